@@ -176,7 +176,9 @@ fn impossible_pairs_are_refused_by_name() {
         let why = format!("its weight is {weight}, and must be at least 1 and at most 1000");
         assert!(refused.contains(&why), "{refused}");
     }
-    assert!(refusal(Spec::default().share(0)).contains("share"));
+    assert!(refusal(Spec::default().share(0)).contains("is 0; it must be at least 1 and at most 100"));
+    let payload = refusal(Spec::default().payload(99_999_999));
+    assert_eq!(payload, "the size of a payload in bytes is 99999999; it must be at most 524288");
     assert!(refusal(Spec::default().format("{} {} {}")).contains("format 1"));
     let shared = Region { access: Access::ReadWrite, ..Region::shared("table", Type::U32, 4) };
     assert!(refusal(Spec::default().region(shared)).contains("only be read"));

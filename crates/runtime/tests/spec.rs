@@ -158,7 +158,11 @@ fn mistakes_are_shown_where_they_are() {
     for (text, at, what) in [
         ("lifetime = \"for_ever\"", "1:12", "there is no \"for_ever\" here; there is persistent, drain"),
         ("placement = \"nera\"", "1:13", "did you mean near?"),
-        ("\nshare = \"much\"", "2:9", "this is a string; it must be a number"),
+        ("\nshare = \"much\"", "2:9", "this is a string; it must be a whole number"),
+        ("share = 1.5", "1:9", "this is a float; it must be a whole number"),
+        ("payload = 1.5", "1:11", "this is a float; it must be a whole number of bytes, at most 524288"),
+        ("reply = \"8\"", "1:9", "this is a string; it must be a whole number of bytes, at most 524288"),
+        ("payload = -1", "1:11", "the number must be from 0 to 4294967295"),
         ("share = -1", "1:9", "the number must be from 0 to 4294967295"),
         ("share = 4294967296", "1:9", "the number must be from 0 to 4294967295"),
         ("lease = \"10\"", "1:9", "is not a duration"),
@@ -168,7 +172,7 @@ fn mistakes_are_shown_where_they_are() {
         ("tenant = 3", "1:10", "this is an integer; it must be an array"),
         ("[[tenant]]\nid = 0\nallow = [\"ATOMIC_AD\"]", "3:10", "did you mean ATOMIC_ADD?"),
         ("[[tenant]]\nid = 0\nallow = []\nmask = 1", "3:9", "`allow` or `mask`, not both"),
-        ("[[tenant]]\nid = 0\nweight = \"3\"", "3:10", "this is a string; it must be a number"),
+        ("[[tenant]]\nid = 0\nweight = \"3\"", "3:10", "this is a string; it must be a whole number"),
         ("[[tenant]]\nid = 0\nweight = -3", "3:10", "the number must be from 0"),
         (
             "[[region]]\nname = \"r\"\ntype = \"f64\"\nlen = 1",
@@ -378,7 +382,7 @@ fn handlers_of_a_text_may_leave_their_opcode_open() {
     assert_eq!(ops, [("a", 9), ("b", 8), ("c", 10)]);
     assert_eq!(read(&spec.to_string()), spec);
     let wrong = handler("a", "op = \"eight\"\n").parse::<Spec>().unwrap_err().to_string();
-    assert!(wrong.contains("it must be a number"), "{wrong}");
+    assert!(wrong.contains("it must be a whole number"), "{wrong}");
 }
 
 /// A text with a graph, of which one piece is replaced.

@@ -24,7 +24,7 @@ pub enum AssembleError {
     #[error("{axis} = {value}: {why}")]
     Axis { axis: &'static str, value: &'static str, why: &'static str },
     /// A number is out of range.
-    #[error("{what} is {found}; it must be at least 1 and at most {most}")]
+    #[error("{what} is {found}; it must be {}at most {most}", if *.found == 0 { "at least 1 and " } else { "" })]
     Size { what: &'static str, found: u64, most: u64 },
     /// The number of slots is not a power of two, so positions cannot be reduced to slots by masking.
     #[error("a ring has {found} slots, which is not a power of two")]

@@ -76,8 +76,8 @@ impl SpecReader<'_> {
         spec.graph_nodes = table.number_or("graph_nodes", spec.graph_nodes);
         spec.events = table.number_or("events", spec.events);
         spec.max_steps = table.number_or("max_steps", spec.max_steps);
-        spec.payload = table.number_or("payload", spec.payload);
-        spec.reply = table.number_or("reply", spec.reply);
+        spec.payload = table.bytes_or("payload", spec.payload, Spec::MAX_PLACE_BYTES);
+        spec.reply = table.bytes_or("reply", spec.reply, Spec::MAX_PLACE_BYTES);
         let formats = table.array("formats").into_iter();
         spec.formats = formats.filter_map(|value| table.read_string(value)).map(String::from).collect();
         let libraries = table.array("libraries").into_iter();

@@ -90,7 +90,7 @@ impl<'a> TomlTable<'a> {
     /// Reads a number of 32 bits.
     pub(super) fn read_number(&self, value: TomlValue<'a>) -> Option<u32> {
         let Some(number) = value.get_ref().as_integer() else {
-            return self.note_wrong_kind(value, "a number");
+            return self.note_wrong_kind(value, "a whole number");
         };
         let found = u32::from_str_radix(number.as_str(), number.radix()).ok();
         if found.is_none() {
@@ -126,6 +126,17 @@ impl<'a> TomlTable<'a> {
     /// Reads the number of a key, or returns `default` if the key is absent.
     pub(super) fn number_or(&self, key: &'static str, default: u32) -> u32 {
         self.get(key).and_then(|value| self.read_number(value)).unwrap_or(default)
+    }
+
+    /// Reads a number of bytes, or returns `default` if the key is absent. `most` is what a value of another type is told;
+    /// that the number is not greater is checked later.
+    pub(super) fn bytes_or(&self, key: &'static str, default: u32, most: u32) -> u32 {
+        let Some(value) = self.get(key) else { return default };
+        let number = match value.get_ref().is_integer() {
+            true => self.read_number(value),
+            false => self.note_wrong_kind(value, &format!("a whole number of bytes, at most {most}")),
+        };
+        number.unwrap_or(default)
     }
 
     /// Reads a table inside this one.
