@@ -120,6 +120,39 @@ fn work_with_payloads(producer: &mut Producer, echo: Opcode) {
     }
 }
 
+/// Submits resumable tasks one by one, and takes their results.
+fn work_in_steps(producer: &mut Producer, twice: Opcode) {
+    for k in 0..200 {
+        assert_eq!(producer.submit(Task::new(twice).args([k])).unwrap().wait(Deadline::Never), Ok(k));
+    }
+}
+
+/// Finds a list of what a ticket holds, and a list of free cells that grows.
+fn check_resumable_tasks() {
+    let twice = Handler::lane_wide(|task| {
+        task.step(|| task.yield_to_step(1));
+        task.finish(task.arg(0));
+    });
+    for name in ["cpu", "reference"] {
+        let device = open(name).unwrap();
+        for placement in [Placement::Near, Placement::Far] {
+            let spec = Spec::new(Geometry::new(64).lanes(8)).placement(placement).cells(16);
+            let spec = spec.handler("twice", twice.clone());
+            let session = Session::launch(&device, &spec).unwrap();
+            let (mut producer, twice) = (session.producer(0).unwrap(), spec.opcode("twice").unwrap());
+            producer.set_patience(Deadline::Never);
+            work_in_steps(&mut producer, twice);
+            let before = (ALL.load(Ordering::Relaxed), MINE.get());
+            work_in_steps(&mut producer, twice);
+            let after = (ALL.load(Ordering::Relaxed), MINE.get());
+            assert_eq!(before.1, after.1, "{name}, {placement:?}: by this thread");
+            if name == "cpu" {
+                assert_eq!(before.0, after.0, "{name}, {placement:?}: by any thread");
+            }
+        }
+    }
+}
+
 /// Finds a payload that is collected before it is copied, and a reply that is returned in a list.
 fn check_payloads_and_replies() {
     let echo = Handler::lane_wide(|task| {
@@ -153,6 +186,7 @@ fn check_payloads_and_replies() {
 fn nothing_allocates_between_submit_and_done() {
     // There is one test only, because allocations of other tests would be counted too.
     check_payloads_and_replies();
+    check_resumable_tasks();
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
     for name in ["cpu", "reference"] {
         let device = open(name).unwrap();

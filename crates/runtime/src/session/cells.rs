@@ -195,6 +195,20 @@ impl FreeCells {
         stripe.cell_uses[cell as usize].store(position, Ordering::Release);
         position
     }
+
+    /// Writes a task to a position of a ring, from where it moves to a free cell. Returns the position of the use of
+    /// the cell.
+    fn write_task(&mut self, rings: &Rings, to: &Stripe, at: u64, submitted: &impl Submission) -> u64 {
+        let used = self.begin_use(rings);
+        let stripe = &rings.stripes[self.stripe as usize];
+        if let Some(places) = &rings.places {
+            places.write_payload(stripe.place_at(used), submitted.payload());
+        }
+        let cell = stripe.ring.slot_at(used) as u32;
+        let waits = rings.note_condition(cell, submitted.condition());
+        publish_in_cell(&to.ring, at, &submitted.task(), (cell, waits));
+        used
+    }
 }
 
 /// What the host asks of the kernel.
@@ -313,12 +327,12 @@ impl Producer {
         if wanted > cells { Err(SubmitError::TooManyResumable { wanted, cells }) } else { Ok(()) }
     }
 
-    /// Waits for free cells, as long as the producer's patience says.
-    pub(super) fn find_cells(&mut self, wanted: u64) -> Result<(), SubmitError> {
+    /// Waits for free cells, as long as the producer's patience says. Returns when the patience ends, if it had to wait.
+    pub(super) fn find_cells(&mut self, wanted: u64) -> Result<Option<Deadline>, SubmitError> {
         self.check_cells(wanted)?;
-        let Some(cells) = &mut self.cells else { return Ok(()) };
+        let Some(cells) = &mut self.cells else { return Ok(None) };
         let rings = &*self.share.rings;
-        let deadline = self.patience.started();
+        let mut deadline = None;
         let mut backoff = PollBackoff::default();
         loop {
             if !rings.state.is_running() {
@@ -326,8 +340,9 @@ impl Producer {
             }
             let free = cells.free_cells(rings, wanted as usize) as u64;
             if free >= wanted {
-                return Ok(());
+                return Ok(deadline);
             }
+            let deadline = *deadline.get_or_insert_with(|| self.patience.started());
             if deadline == Deadline::Now || backoff.is_slow() && deadline.has_passed() {
                 return Err(SubmitError::NoCells { free, wanted });
             }
@@ -349,12 +364,21 @@ impl Producer {
     #[cold]
     pub(super) fn submit_resumable(&mut self, task: impl Submission) -> Result<Ticket, SubmitError> {
         let (level, fenced) = self.check_tasks(std::iter::once(task))?;
-        self.find_cells(1)?;
-        let stripe = self.find_room(level, 1, fenced)?.expect("one task never stands in several stripes");
-        let mut held = Vec::with_capacity(1);
-        let stamp = self.write_with_cells(level, stripe, &[task], &mut held);
-        let (cells, position, _) = held[0];
-        Ok(Ticket::of_cell(&self.share, (cells, position), self.stripe_placement(stripe), stamp))
+        let deadline = self.find_cells(1)?;
+        let stripe = self.find_room(level, 1, fenced, deadline)?;
+        let stripe = stripe.expect("one task never stands in several stripes");
+        let mut cells = self.cells.take().expect("a task that lives in a cell has found one");
+        let mut used = 0;
+        let (number, first, _, stamp) =
+            self.write_tasks(level, stripe, 1, (), |rings, to, tail, _, (), _| {
+                used = cells.write_task(rings, to, *tail, &task);
+                *tail += 1;
+            });
+        let place = (cells.stripe, used);
+        self.cells = Some(cells);
+        // Nobody but this producer looks at the record of the slot.
+        self.share.rings.stripes[number as usize].ring.give_up(first, 1, EndsSeen::NotAll);
+        Ok(Ticket::of_cell(&self.share, place, self.stripe_placement(stripe), stamp))
     }
 
     /// Submits tasks of which some are of resumable handlers.
@@ -363,9 +387,9 @@ impl Producer {
         let (level, fenced) = self.check_tasks(tasks.iter().copied())?;
         let wanted = tasks.len() as u64;
         self.check_size(level, wanted, fenced)?;
-        self.find_cells(tasks.iter().filter(|task| self.needs_cell(*task)).count() as u64)?;
+        let deadline = self.find_cells(tasks.iter().filter(|task| self.needs_cell(*task)).count() as u64)?;
         let mut held = Vec::new();
-        let (placement, stamp) = match self.find_room(level, wanted, fenced)? {
+        let (placement, stamp) = match self.find_room(level, wanted, fenced, deadline)? {
             Some(stripe) => {
                 let stamp = self.write_with_cells(level, stripe, tasks, &mut held);
                 (self.stripe_placement(stripe), stamp)
@@ -428,23 +452,14 @@ impl Producer {
             self.write_tasks(level, stripe, tasks.len() as u64, (), |rings, to, tail, _, (), _| {
                 for submitted in tasks {
                     let task = submitted.task();
-                    let bring = |stripe: &Stripe, position| {
-                        if let Some(places) = &rings.places {
-                            places.write_payload(stripe.place_at(position), submitted.payload());
-                        }
-                    };
                     match cells.as_mut().filter(|_| lives_in_cell(submitted)) {
                         Some(cells) => {
-                            let used = cells.begin_use(&share.rings);
-                            let stripe = &share.rings.stripes[cells.stripe as usize];
-                            bring(stripe, used);
-                            let cell = stripe.ring.slot_at(used) as u32;
-                            let waits = share.rings.note_condition(cell, submitted.condition());
-                            publish_in_cell(&to.ring, *tail, &task, (cell, waits));
-                            places.push((cells.stripe, used));
+                            places.push((cells.stripe, cells.write_task(rings, to, *tail, submitted)));
                         }
                         None => {
-                            bring(to, *tail);
+                            if let Some(places) = &rings.places {
+                                places.write_payload(to.place_at(*tail), submitted.payload());
+                            }
                             to.ring.publish(*tail, &task);
                             places.push((u32::MAX, *tail));
                         }

@@ -126,16 +126,17 @@ impl Producer {
     }
 
     /// Waits for room, as long as the producer's patience says. Returns the stripe that has room for so many tasks, or
-    /// `None` if several near stripes have room for them together.
+    /// `None` if several near stripes have room for them together. `deadline` is when the patience ends, if this submit
+    /// has waited for something already.
     #[inline]
     pub(super) fn find_room(
         &mut self,
         level: u32,
         wanted: u64,
         fenced: FenceReach,
+        mut deadline: Option<Deadline>,
     ) -> Result<Option<u32>, SubmitError> {
         self.check_size(level, wanted, fenced)?;
-        let mut deadline = None;
         let mut backoff = PollBackoff::default();
         loop {
             let state = &self.share.rings.state;

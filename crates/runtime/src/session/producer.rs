@@ -222,7 +222,8 @@ impl Producer {
         put: impl FnOnce(&StripeRing, u64, &Task),
     ) -> Result<Ticket, SubmitError> {
         let (level, fenced) = self.check_tasks(std::iter::once(task))?;
-        let stripe = self.find_room(level, 1, fenced)?.expect("one task never stands in several stripes");
+        let stripe =
+            self.find_room(level, 1, fenced, None)?.expect("one task never stands in several stripes");
         let (number, first, _, stamp) =
             self.write_tasks(level, stripe, 1, (), |rings, to, tail, _, (), _| {
                 if let Some(places) = &rings.places {
@@ -270,7 +271,7 @@ impl Producer {
             };
         }
         let (level, fenced) = self.check_tasks(tasks.clone().take(wanted as usize))?;
-        let Some(stripe) = self.find_room(level, wanted, fenced)? else {
+        let Some(stripe) = self.find_room(level, wanted, fenced, None)? else {
             return Ok(self.write_spread(level, wanted, tasks));
         };
         let (number, first, count, stamp) = self.write_tasks(level, stripe, wanted, tasks, publish_all);
@@ -278,7 +279,9 @@ impl Producer {
     }
 
     /// Returns how many tasks can be submitted at once with the current aim, if there is no fence among them. This is
-    /// never less than the number of slots in the geometry of the [`Spec`](crate::Spec).
+    /// never less than the number of slots in the geometry of the [`Spec`](crate::Spec). At most
+    /// [`Spec::cells`](crate::Spec::cells()) of the tasks may be of resumable handlers, because that is how many of them
+    /// a producer can have under way at once.
     #[inline]
     pub fn largest_batch(&self) -> u64 {
         self.largest
