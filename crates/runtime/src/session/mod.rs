@@ -240,8 +240,12 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// [`Error::Device`] if the word cannot be copied from the device.
+    /// [`Error::OtherSession`] if the ticket's task was submitted to another session, and [`Error::Device`] if the word
+    /// cannot be copied from the device.
     pub fn task_state(&self, ticket: &mut Ticket) -> Result<TaskState, Error> {
+        if !ticket.is_of(self.rings()) {
+            return Err(Error::OtherSession);
+        }
         if ticket.has_ended() {
             return Ok(TaskState::Ended);
         }
@@ -341,16 +345,15 @@ impl Session {
             rings.slot_stripes().iter().map(|s| s.free.load(Ordering::Acquire)).collect();
         let mut cells = rings.unfinished_cells();
         loop {
-            let mut left = 0;
+            let mut all_ended = true;
             for ((stripe, from), to) in rings.slot_stripes().iter().zip(&mut from).zip(&tails) {
                 // Tasks whose slots were taken back have ended, and their slots may hold the next lap by now.
                 *from = stripe.ring.frontier((*from).max(stripe.free.load(Ordering::Acquire)), *to);
-                left += to.saturating_sub(*from);
+                all_ended &= *from >= *to;
             }
             // A record of another use means that this one has ended, and so has its ticket.
             cells.retain(|(stripe, position)| stripe.is_use_unfinished(*position));
-            left += cells.len() as u64;
-            if left == 0 {
+            if all_ended && cells.is_empty() {
                 return Ok(());
             }
             if !rings.state.is_running() {
@@ -359,7 +362,11 @@ impl Session {
             if backoff.is_slow() {
                 self.served.check_for_end();
                 if deadline.has_passed() {
-                    return Err(Error::Late { left });
+                    let stripes = rings.slot_stripes().iter().zip(from.iter().zip(&tails));
+                    let in_slots = stripes.map(|(stripe, (from, to))| stripe.unfinished_between(*from, *to));
+                    let left = in_slots.sum::<u64>() + cells.len() as u64;
+                    // A task that has just ended in its cell may be in a slot that has no record yet.
+                    return Err(Error::Late { left: left.max(1) });
                 }
             }
             backoff.pause();

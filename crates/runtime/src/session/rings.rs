@@ -156,6 +156,11 @@ impl Stripe {
     /// Counts the tasks that were published and have no record.
     pub(crate) fn unfinished_tasks(&self) -> u64 {
         let (from, to) = (self.free.load(Ordering::Acquire), self.tail.load(Ordering::Acquire));
+        self.unfinished_between(from, to)
+    }
+
+    /// Counts the tasks at positions from `from` up to `to` that were published and have no record.
+    pub(crate) fn unfinished_between(&self, from: u64, to: u64) -> u64 {
         // A task that has a cell is counted there.
         let in_cell =
             |position: u64| self.ring.lines.line(self.ring.slot_at(position))[1] >> 32 >> CELL_SHIFT != 0;

@@ -368,6 +368,11 @@ impl Ticket {
         self.ask(CellAsk::Resume);
     }
 
+    /// Whether the task was submitted to the session that has these rings.
+    pub(super) fn is_of(&self, rings: &Rings) -> bool {
+        std::ptr::eq(&*self.0.share.rings, rings)
+    }
+
     /// Returns the number of the task's cell and of the use of the cell, if it has one.
     pub(super) fn cell(&self) -> Option<(usize, u32)> {
         let stripe = self.0.stripe();

@@ -6,6 +6,7 @@ mod countdown;
 #[path = "../everywhere/mod.rs"]
 mod everywhere;
 mod sharing;
+mod telling;
 
 use std::time::Duration;
 
