@@ -420,6 +420,10 @@ buffers! {
             "The position of each queue's first entry, when the group last looked.";
         waiting QueueWaiting u32 "waiting" Group Kernel (|p| p.layout.queue_count()) (Zeros)
             "How many entries each queue had that could be taken, when the group last looked.";
+        asks_seen AsksSeen u64 "asks_seen" Group Kernel (|p| p.layout.queue_count()) (Zeros)
+            "How many asks were applied when the group last began to go through each queue of a disabled tenant.";
+        look_ends LookEnds u64 "look_ends" Group Kernel (|p| p.layout.queue_count()) (Zeros)
+            "The position of each such queue up to which the group goes.";
         asks Asks u64 "asks" Host Host (|_| STRIDE + ask::RING) (Zeros)
             "How many times the host has asked something of cells, and then the last of these asks.";
         answers Answers u64 "answers" Host KernelForHost (|_| 1) (Zeros)

@@ -26,7 +26,7 @@
 //! 7. Cancelling, pausing and resuming are *asks*, which go through a small ring of their own: `asks` has their count
 //!    and the last of them, each with the cell, the use of the cell that is meant, and what is asked. One lane of the
 //!    kernel applies them in order. An ask for a task that has ended is dropped. An ask for a task that has not been
-//!    adopted yet is kept in the cell, and adoption takes it over.
+//!    adopted yet is kept in the cell, and adoption takes it over: a task that is cancelled then ends at once.
 //!
 //! A group looks at the state of a cell once per turn, before the first step that it gives the task. That is one load, and
 //! a task that goes on pays for nothing else. So a few steps may still begin after an ask.
@@ -243,10 +243,13 @@ fn adopt_task<'b>(
     let seen = change_state(f, cells, cell, |seen| {
         let next = f.cast::<u64>((use_number(f, seen) + 1) & GENERATION_MASK) << cell_state::USE_SHIFT;
         let asked = (seen >> cell_state::NEXT_SHIFT) & cell_state::ASKED;
-        let live = f.select(runs, asked | cell_state::LIVE, f.lit(cell_state::ENDED));
+        let cancelled = (asked & cell_state::CANCEL).ne(0);
+        let live = f.select(runs & !cancelled, asked | cell_state::LIVE, f.lit(cell_state::ENDED));
         f.select(is_in_phase(seen, cell_state::ENDED), next | live, seen)
     });
     let free = is_in_phase(seen, cell_state::ENDED);
+    let cancelled = runs & ((seen >> cell_state::NEXT_SHIFT) & cell_state::CANCEL).ne(0);
+    let runs = runs & !cancelled;
     f.when(free & runs, || {
         fill_cell(f, run, cells, owner, (place, cell));
         if let Some(places) = &kernel.places {
@@ -261,7 +264,9 @@ fn adopt_task<'b>(
     f.when(free & !runs, || {
         let generation = (use_number(f, seen) + 1) & GENERATION_MASK;
         f.fence(Order::AcqRel, Scope::System);
-        post_cell(f, cells, cell, (state, generation, value));
+        // A task that the host has cancelled before ends with no step begun.
+        let state = f.select(cancelled, Status::Cancelled.code(), state);
+        post_cell(f, cells, cell, (state, generation, f.select(cancelled, 0, value)));
     });
     let status = f.select(free, Status::Done.code(), Status::Fault.code());
     (status, f.select(free, 0, FaultCode::MALFORMED.code()))
@@ -397,7 +402,8 @@ pub(super) fn apply_asks<'b>(f: &'b FunctionBuilder<'b>, kernel: &KernelContext<
             let at = ((f.cast::<u32>(done) + k) & (ask::RING - 1)) + STRIDE;
             apply_ask(f, kernel, cells, f.atomic_load(Order::Relaxed, Scope::System, cells.asks.at(at)));
         });
-        f.store(cells.applied.at(0), asked);
+        // Pairs with the acquire of groups that look for tasks of disabled tenants: they see what the asks have changed.
+        f.atomic_store(Order::Release, Scope::Device, cells.applied.at(0), asked);
         // Pairs with the host's acquire: the asks have been read, and may be overwritten.
         f.atomic_store(Order::Release, Scope::System, cells.answers.at(0), asked);
     });

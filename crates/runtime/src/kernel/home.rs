@@ -13,7 +13,7 @@
 //! While other cells wait in the [queues](super::ready), tasks that are adopted go there too, and after every
 //! [`TURNS_AT_HOME`](super::ready::TURNS_AT_HOME) turns, the tasks at home that yield go to the queues instead of staying.
 //! A task in a ring waits for one turn of its group at most. A tenant whose mask is 0 is disabled: its cells go to its
-//! queues, and nobody takes them from there until it is enabled again.
+//! queues, and take no step until it is enabled again. They are taken from there only to end those that are cancelled.
 
 use pelton_ir::builder::{FunctionBuilder, Val, Vals};
 use pelton_ir::types::{Order, Scope};

@@ -16,6 +16,12 @@
 //!   queues. So while several tenants have cells that wait, a group divides the places of its home among them by weight,
 //!   up to what one full home takes before it is shared. If their steps are alike, this divides the steps too.
 
+//!
+//! **Disabled tenants.** Cells of a tenant whose mask is 0 stay in its queues. But when the host has asked something of any
+//! cell, groups go through these queues once: they take the cells that waited when they heard of it, end those whose tasks
+//! are cancelled, and put the others back. All groups move the same front, so they share this work. No cancelled task is
+//! missed: a group that puts one back has not heard of the ask yet, and when it does, the queue already has that entry.
+
 use pelton_ir::builder::FunctionBuilder;
 use pelton_ir::types::{Order, Scope};
 
@@ -105,15 +111,32 @@ impl CellServer<'_> {
         });
     }
 
-    /// Notes how many cells of a queue may be taken: none if the tenant is disabled.
+    /// Notes how many cells of a queue may be taken. If the tenant is disabled, these are only cells that have waited
+    /// since the host has asked something of any cell.
     fn look_at_queue<'b>(self, f: &'b FunctionBuilder<'b>, cells: &CellBuffers, queue: U32<'b>) {
-        let end = |at: U32<'b>| f.atomic_load(Order::Relaxed, Scope::Device, cells.ready_ends.at(at));
+        let end_of = |at: U32<'b>| f.atomic_load(Order::Relaxed, Scope::Device, cells.ready_ends.at(at));
         let mask = self.kernel.host_word(f, queue / self.kernel.layout.levels + control::MASKS);
-        let (front, back) = (end(queue_front(queue)), end(queue_back(queue)));
+        let (front, back) = (end_of(queue_front(queue)), end_of(queue_back(queue)));
         // An older back makes the difference wrap. That is harmless, because entries that are not written are not taken.
-        let waiting = f.cast::<u32>(f.min(back - front, u64::from(u32::MAX)));
+        let count = |from: U64<'b>, to: U64<'b>| f.cast::<u32>(f.min(to - from, u64::from(u32::MAX)));
+        let waiting = f.choose(
+            mask.ne(0),
+            || count(front, back),
+            || {
+                // Pairs with the release of whoever applies asks: the states that they have changed are seen, and so
+                // are the entries of cells that go on because of them.
+                let asks = f.atomic_load(Order::Acquire, Scope::Device, cells.applied.at(0));
+                let back = end_of(queue_back(queue));
+                let (seen, end) = (cells.asks_seen.at(queue), cells.look_ends.at(queue));
+                f.when(f.load(seen).ne(asks), || {
+                    f.store(seen, asks);
+                    f.store(end, back);
+                });
+                count(front, f.max(f.load(end), front))
+            },
+        );
         f.store(cells.fronts.at(queue), front);
-        f.store(cells.waiting.at(queue), f.select(mask.eq(0), 0, waiting));
+        f.store(cells.waiting.at(queue), waiting);
     }
 
     /// Chooses the queue from which cells are taken, and how many. Decides whether tasks that yield at the end of this

@@ -267,10 +267,12 @@ steps! {
     "asked"    Router AtomicLoad  "asks" [0] Acquire System (FAR | STEPS) "Loads the count of asks, and then sees the asks.";
     "apply"    Router AtomicCas   "cells"   AcqRel  Device (FAR | STEPS) "Applies an ask to the state of its cell. If a task has to go on because of it, the words of its cell are seen.";
     "ready"    Router AtomicStore "ready"   Release Device (FAR | STEPS) "Puts a cell into the queue of its tenant and level, after the words of the cell.";
+    "pass ask" Router AtomicStore "applied" Release Device (FAR | STEPS) "Says how many asks were applied, after the states of their cells were changed.";
     "applied"  Router AtomicStore "answers" Release System (FAR | STEPS) "Says how many asks were applied, after they were read.";
     "asked"    Router AtomicLoad  "asks" [0] Acquire System (NEAR | KEEPER | STEPS) "The same, by the group that keeps the control words.";
     "apply"    Router AtomicCas   "cells"   AcqRel  Device (NEAR | KEEPER | STEPS) "The same, by the group that keeps the control words.";
     "ready"    Router AtomicStore "ready"   Release Device (NEAR | KEEPER | STEPS) "The same, by the group that keeps the control words.";
+    "pass ask" Router AtomicStore "applied" Release Device (NEAR | KEEPER | STEPS) "The same, by the group that keeps the control words.";
     "applied"  Router AtomicStore "answers" Release System (NEAR | KEEPER | STEPS) "The same, by the group that keeps the control words.";
     "stopped"  Router AtomicLoad  "host" [control::SHUTDOWN] Acquire System (FAR) "Loads SHUTDOWN, and then sees what the host did before.";
     "stopped"  Router AtomicLoad  "host" [control::SHUTDOWN] Acquire System (NEAR | KEEPER) "The same, by the group that keeps the control words.";
@@ -311,8 +313,10 @@ steps! {
     "asked"    Group  AtomicLoad  "asks" [0] Acquire System (NEAR | OWN | STEPS) "The same, by the first group where none keeps the control words.";
     "apply"    Group  AtomicCas   "cells"   AcqRel  Device (NEAR | OWN | STEPS) "The same, by the first group where none keeps the control words.";
     "ready"    Group  AtomicStore "ready"   Release Device (NEAR | OWN | STEPS) "The same, by the first group where none keeps the control words.";
+    "pass ask" Group  AtomicStore "applied" Release Device (NEAR | OWN | STEPS) "The same, by the first group where none keeps the control words.";
     "applied"  Group  AtomicStore "answers" Release System (NEAR | OWN | STEPS) "The same, by the first group where none keeps the control words.";
     "ready"    Group  AtomicStore "ready"   Release Device (LIVE | STEPS) "Puts a cell that has arrived at home into its queue if it finds no free place, after the words of the cell.";
+    "heed ask" Group  AtomicLoad  "applied" Acquire Device (LIVE | STEPS) "Loads how many asks were applied, and then sees which tasks are cancelled. Those of disabled tenants end too.";
     "fill"     Group  AtomicLoad  "ready"   Acquire Device (LIVE | STEPS) "Loads an entry of a queue, and then sees the words of its cell.";
     "ready"    Group  AtomicStore "ready"   Release Device (LIVE | STEPS) "The same, for cells that were taken from a queue.";
     "park"     Group  AtomicCas   "cells"   AcqRel  Device (LIVE | STEPS | LANE_STEPS) "Puts a task aside that waits for the host, after the words of its cell, unless the host has resumed it meanwhile.";

@@ -158,6 +158,9 @@ impl Session {
     /// Pauses a tenant: its tasks stay in their rings, and those of its resumable tasks that have begun begin no further
     /// step, until the tenant is [resumed](Session::resume_tenant). Steps that have begun go on to their end.
     ///
+    /// Its resumable tasks that have begun can still be cancelled. A task that is cancelled in its ring ends when the
+    /// tenant is resumed.
+    ///
     /// This sets the tenant's mask to 0 and remembers the mask that it had. Pausing a tenant twice changes nothing.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pelton::kernel::Handler;
-use pelton::{Claim, Geometry, Placement, Priority, Session, Spec, Task, Tenant};
+use pelton::{Claim, Geometry, Placement, Priority, Session, Spec, Task, TaskError, Tenant};
 
 use crate::countdown::countdown;
 use crate::{LONG, devices, everywhere, wait_for, with_handlers};
@@ -114,6 +114,57 @@ fn a_paused_tenant_begins_no_step_and_others_go_on() {
         session.resume_tenant(0).unwrap();
         assert_eq!(span.wait(LONG).unwrap().done, 40, "{shape}");
         assert_eq!(ticket.wait(LONG), Ok(2), "{shape}");
+    });
+}
+
+#[test]
+fn cancelled_tasks_of_a_paused_tenant_end_and_the_others_wait() {
+    let spec = |spec: Spec| {
+        with_handlers(spec)
+            .cells(64)
+            .handler("until", until_told())
+            .tenant(Tenant::new(0))
+            .tenant(Tenant::new(1))
+    };
+    everywhere(spec, |session, shape| {
+        let op = |name| session.opcode(name).unwrap();
+        let mut one = session.producer(0).unwrap();
+        let mut other = session.producer(1).unwrap().patience(LONG);
+        let mut others = || {
+            let mut ticket = other.submit(Task::new(op("countdown")).args([50, 0])).unwrap();
+            assert_eq!(ticket.wait(LONG), Ok(1275), "{shape}");
+            wait_for(session, 0, 0)
+        };
+        let mut kept = one.submit_all([Task::new(op("until")); 20]).unwrap();
+        let mut cancelled = one.submit_all([Task::new(op("until")); 20]).unwrap();
+        let mut waits = one.submit(Task::new(op("waits")).args([9, 0])).unwrap();
+        wait_for(session, 9, 1);
+        let cells = || session.snapshot().unwrap().cells.unwrap();
+        while cells().live < 40 {
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        session.pause_tenant(0).unwrap();
+        let mut before = others();
+        loop {
+            let now = others();
+            if now == before {
+                break;
+            }
+            before = now;
+        }
+        let queued: u64 =
+            cells().ready.iter().filter(|ready| ready.tenant == "0").map(|ready| ready.count).sum();
+        assert_eq!(queued, 40, "{shape}: the tasks of the paused tenant wait in its queue");
+        // One ask makes a task that waits for the host go there too.
+        cancelled.cancel();
+        assert_eq!(cancelled.wait(LONG).unwrap().cancelled, 20, "{shape}");
+        waits.cancel();
+        assert_eq!(waits.wait(LONG), Err(TaskError::Cancelled { steps: 1 }), "{shape}");
+        assert_eq!(others(), before, "{shape}: a paused tenant took a step");
+        assert!(!kept.has_ended(), "{shape}");
+        session.view::<u32>(0, "data").unwrap().write(1, &[1]).unwrap();
+        session.resume_tenant(0).unwrap();
+        assert_eq!(kept.wait(LONG).unwrap().done, 20, "{shape}");
     });
 }
 
