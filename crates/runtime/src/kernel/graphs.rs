@@ -95,9 +95,9 @@ impl<'k> GraphRunner<'k> {
         f.atomic_load(Order::Relaxed, Scope::Device, self.buffers.words.at(at))
     }
 
-    /// The instance that a task has launched. There must be one.
-    fn instance<'b>(self, f: &'b FunctionBuilder<'b>, root: U32<'b>) -> Instance<'b> {
-        let word = f.load(self.tree.link(root, tree_word::GRAPH));
+    /// The instance that a task has launched, or that the task of `cell` is a node of. There must be one.
+    fn instance<'b>(self, f: &'b FunctionBuilder<'b>, (cell, root): (U32<'b>, U32<'b>)) -> Instance<'b> {
+        let word = f.load(self.tree.link(cell, tree_word::GRAPH));
         let (graph, number) = (f.cast::<u32>(word), f.cast::<u32>(word >> 32) - 1);
         Instance { graph, base: number * self.layout.nodes + self.kernel.layout.first_graph_cell(), root }
     }
@@ -120,10 +120,12 @@ impl<'k> GraphRunner<'k> {
         let begun = f.choose(first, || self.begin_instance(f, task), || f.lit(false));
         let begun = f.group_broadcast(f.select(begun, 1, 0), 0).ne(0);
         f.when(begun, || {
-            let instance = self.instance(f, cell);
+            let instance = self.instance(f, (cell, cell));
+            let launch = f.load(self.tree.link(cell, tree_word::GRAPH));
             let nodes = f.group_broadcast(self.word(f, instance.graph + graph::NODES), 0);
             f.range((f.lane(), nodes, f.lanes()), (), |_, node, ()| {
                 self.prepare_node(f, instance, (node, task.tenant));
+                f.store(self.tree.link(instance.base + node, tree_word::GRAPH), launch);
             });
             f.when(first, || {
                 // No node can end before it is counted.
@@ -149,6 +151,34 @@ impl<'k> GraphRunner<'k> {
     /// Takes a block of cells for an instance, and notes which graph it is of. Gives whether there is one now. If there is
     /// not, the task has a fault or asks to run again. One lane does this.
     fn begin_instance<'b>(self, f: &'b FunctionBuilder<'b>, task: CellTask<'b>) -> Val<'b, bool> {
+        // Nothing is counted while no instance is free.
+        let free = self.is_instance_free(f);
+        f.choose(
+            free,
+            || self.count_instance(f, task),
+            || {
+                self.run_again(f, task.place);
+                f.lit(false)
+            },
+        )
+    }
+
+    /// Whether some instance is free.
+    fn is_instance_free<'b>(self, f: &'b FunctionBuilder<'b>) -> Val<'b, bool> {
+        let words = self.layout.instances.div_ceil(64);
+        let load = |word: u32| f.atomic_load(Order::Relaxed, Scope::Device, self.buffers.free.at(word));
+        (0..words).fold(f.lit(0u64), |some, word| some | load(word)).ne(0)
+    }
+
+    /// Lets a task run again that has found no room.
+    fn run_again<'b>(self, f: &'b FunctionBuilder<'b>, place: U32<'b>) {
+        if let Some(steps) = &self.kernel.steps {
+            f.store(steps.buffers.outcomes.at(place), outcome::YIELD);
+        }
+    }
+
+    /// Counts an instance of the graph that a task names, if it exists, and takes one. Gives whether there is one now.
+    fn count_instance<'b>(self, f: &'b FunctionBuilder<'b>, task: CellTask<'b>) -> Val<'b, bool> {
         let name = self.launched_name(f, task.cell);
         let (number, used) = (name & (MAX_GRAPHS - 1), name >> GRAPH_BITS);
         let live = self.buffers.live.at(number);
@@ -175,12 +205,8 @@ impl<'k> GraphRunner<'k> {
             || {
                 f.atomic_sub(Order::Release, Scope::Device, live, 1);
                 let code = f.select(there, FaultCode::DENIED.code(), FaultCode::ARGUMENTS.code());
-                let again = || {
-                    if let Some(steps) = &self.kernel.steps {
-                        f.store(steps.buffers.outcomes.at(task.place), outcome::YIELD);
-                    }
-                };
-                f.choose(own, again, || f.store(self.kernel.shared.faults.at(task.place), code));
+                let fault = || f.store(self.kernel.shared.faults.at(task.place), code);
+                f.choose(own, || self.run_again(f, task.place), fault);
             },
         );
         instance.ne(0)
@@ -261,14 +287,14 @@ impl<'k> GraphRunner<'k> {
 
     /// Ends a node: keeps its result or its fault, and starts the nodes that have waited for this one alone. `next` is the
     /// cell of a task that the lane may go on with and one more, or 0. If it is 0, the lane may go on with the first of those
-    /// nodes. Gives the cell of the task that it may go on with and one more, or 0.
+    /// nodes, unless its group has much to do. Gives the cell of the task that it may go on with and one more, or 0.
     pub(super) fn end_node<'b>(
         self,
         f: &'b FunctionBuilder<'b>,
         (cell, root, next): (U32<'b>, U32<'b>, U32<'b>),
         (status, value): (U32<'b>, U32<'b>),
     ) -> U32<'b> {
-        let instance = self.instance(f, root);
+        let instance = self.instance(f, (cell, root));
         let row = node_row(instance.graph, cell - instance.base);
         let end = f.cast::<u64>(status) | f.cast::<u64>(value) << 32;
         f.store(self.tree.link(cell, tree_word::END), end);
@@ -281,6 +307,9 @@ impl<'k> GraphRunner<'k> {
         let first = self.word(f, row + graph::FIRST_SUCCESSOR);
         let count = self.word(f, row + graph::SUCCESSORS);
         let list = node_row(instance.graph, nodes) + first;
+        // A group with much to do spreads nodes that become ready over all of its lanes.
+        let few = (self.kernel.layout.lanes / 8).max(1);
+        let goes_on = f.load(self.cells.words.at(home_word::COUNT)).le(few);
         f.range((f.lit(0), count, f.lit(1)), next, |_, k, next| {
             let successor = self.word(f, list + k);
             let ready = instance.base + successor;
@@ -290,8 +319,9 @@ impl<'k> GraphRunner<'k> {
                 before.eq(1),
                 || {
                     self.fill_node(f, instance, successor);
-                    f.when(next.ne(0), || push_spawned(f, self.kernel, self.cells, ready));
-                    f.select(next.eq(0), ready + 1, next)
+                    let kept = next.eq(0) & goes_on;
+                    f.when(!kept, || push_spawned(f, self.kernel, self.cells, ready));
+                    f.select(kept, ready + 1, next)
                 },
                 || next,
             )
@@ -310,7 +340,7 @@ impl<'k> GraphRunner<'k> {
         f.choose(
             word.ne(0),
             || {
-                let instance = self.instance(f, cell);
+                let instance = self.instance(f, (cell, cell));
                 let node = self.word(f, instance.graph + graph::RESULT);
                 let end = f.load(self.tree.link(instance.base + node, tree_word::END));
                 let fault = self.tree.link(cell, tree_word::FIRST_FAULT);

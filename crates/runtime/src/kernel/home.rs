@@ -56,10 +56,12 @@ pub(super) mod home_word {
     pub(crate) const LIMIT: u32 = COUNTS + super::step_counter::ALL;
     /// Whether the group is counted among those that are idle, in such kernels.
     pub(crate) const IDLE: u32 = LIMIT + 1;
+    /// Whether other groups are idle, in such kernels.
+    pub(crate) const OTHERS_IDLE: u32 = IDLE + 1;
 
     /// How many words there are, given the number of counters of steps.
     pub(crate) const fn words(counters: u32) -> u32 {
-        if counters == super::step_counter::COUNT { COUNTS + counters } else { IDLE + 1 }
+        if counters == super::step_counter::COUNT { COUNTS + counters } else { OTHERS_IDLE + 1 }
     }
 }
 

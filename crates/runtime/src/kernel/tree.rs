@@ -33,8 +33,8 @@
 //! of cells that a tree needs at once grows with its depth and not with its width. A group keeps cells that have *arrived*
 //! and have no place at home yet. After every `TURNS_AT_HOME` turns, cells that wait in queues come before them, and if
 //! cells of another tenant or level are among those, everything that has arrived goes to the queues as well, where weights
-//! and levels decide. While other groups are idle, a group keeps only as many cells as it has lanes, and everything else
-//! goes to the queues, where idle groups find it.
+//! and levels decide. While other groups are idle, a group gives half of them to the queues at every turn, those that have
+//! arrived first.
 
 use pelton_ir::builder::{At, FunctionBuilder, Val};
 use pelton_ir::types::{Order, Scope};
@@ -81,8 +81,8 @@ pub(crate) mod tree_word {
     pub(crate) const LEVEL: u32 = 6;
     /// How often in a row the task has found no room for children.
     pub(crate) const TRIES: u32 = 7;
-    /// Where the words of the graph begin that the task has launched, and in the upper half the number of the instance and
-    /// one more. It is 0 if the task has launched none.
+    /// Where the words of the graph begin that the task has launched or is a node of, and in the upper half the number of the
+    /// instance and one more. It is 0 if the host has submitted the task and it has launched none.
     pub(crate) const GRAPH: u32 = 8;
     /// The code of the first fault among the nodes of that graph, or 0.
     pub(crate) const FIRST_FAULT: u32 = 9;
@@ -271,7 +271,7 @@ impl CellServer<'_> {
         next
     }
 
-    /// Decides whether a lane goes on with a task at its place. If it does not, the task goes to the queues. Gives the cell of
+    /// Decides whether a lane goes on with a task at its place. If it does not, the task waits for a place. Gives the cell of
     /// the task and one more, or 0.
     fn keep_or_share<'b>(
         self,
@@ -281,7 +281,7 @@ impl CellServer<'_> {
     ) -> U32<'b> {
         let shares = f.load(cells.words.at(home_word::SHARES)).ne(share::NOTHING);
         let shares = shares | place.ge(f.load(cells.words.at(home_word::LIMIT)));
-        f.when(shares & next.ne(0), || push_ready(f, self.kernel, cells, next - 1));
+        f.when(shares & next.ne(0), || home::push_spawned(f, self.kernel, cells, next - 1));
         f.select(shares, 0, next)
     }
 
@@ -612,6 +612,7 @@ impl CellServer<'_> {
             let count = f.group_broadcast(f.load(word(home_word::COUNT)), 0);
             let limit = f.group_broadcast(f.load(word(home_word::LIMIT)), 0);
             let shares = f.group_broadcast(f.load(word(home_word::SHARES)), 0);
+            let others_idle = f.group_broadcast(f.load(word(home_word::OTHERS_IDLE)), 0);
             let wanted = f.min(arrived, f.max(limit, count) - count);
             kernel.each_by_lane(f, f.lit(most), most, |place| {
                 f.when(f.load(cells.home.at(place)).eq(0) & wanted.ne(0), || {
@@ -624,9 +625,17 @@ impl CellServer<'_> {
             });
             f.barrier();
             let rest = arrived - f.min(f.load(word(home_word::PLACED)), wanted);
-            let given = f.select(shares.eq(share::EVERYTHING) | limit.lt(most), rest, 0);
+            // Those that have arrived first are mostly the roots of the largest subtrees.
+            let half = f.select(others_idle.ne(0), rest - rest / 2, 0);
+            let given = f.select(shares.eq(share::EVERYTHING), rest, half);
             kernel.each_by_lane(f, given, kernel.layout.arrival_cells(), |k| {
                 push_ready(f, kernel, cells, f.load(cells.arrivals.at(k)));
+            });
+            f.barrier();
+            // At least half of them are given away, so the others move to places that are free.
+            let moved = f.select(given.ne(0), rest - given, 0);
+            kernel.each_by_lane(f, moved, kernel.layout.arrival_cells(), |k| {
+                f.store(cells.arrivals.at(k), f.load(cells.arrivals.at(given + k)));
             });
             f.barrier();
             f.when(f.lane().eq(0), || {
@@ -641,8 +650,9 @@ impl CellServer<'_> {
     pub(super) fn limit_home<'b>(self, f: &'b FunctionBuilder<'b>, cells: &CellBuffers, idle: U32<'b>) {
         let most = self.kernel.layout.home_cells();
         let own = f.load(cells.words.at(home_word::IDLE));
-        let few = self.kernel.layout.lanes.min(most);
-        f.store(cells.words.at(home_word::LIMIT), f.select(idle.gt(own), few, most));
+        let others = idle.gt(own);
+        f.store(cells.words.at(home_word::LIMIT), f.select(others, self.kernel.layout.lanes.min(most), most));
+        f.store(cells.words.at(home_word::OTHERS_IDLE), f.select(others, 1, 0));
     }
 
     /// Counts the group among those that are idle, or no longer. One lane does this, after each turn.

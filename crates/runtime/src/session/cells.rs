@@ -29,7 +29,7 @@ use crate::after::EventCondition;
 use crate::deadline::{Deadline, PollBackoff};
 use crate::error::{Error, SubmitError};
 use crate::kernel::cells::{AFTER_FLAG, CELL_SHIFT, ask};
-use crate::kernel::{BufferId, Layout, Placement, STRIDE};
+use crate::kernel::{BufferId, Layout, Placement, STRIDE, lives_in_no_cell};
 use crate::payload::Submission;
 use crate::protocol::Opcode;
 use crate::protocol::slot::{self, generation_at};
@@ -315,10 +315,14 @@ impl Producer {
         S::WAITS || cells.is_some_and(|cells| cells.are_for(task.task().op))
     }
 
-    /// Checks that a task may wait for an event: the event must exist.
-    pub(super) fn check_condition(&self, wait: EventCondition) -> Result<(), SubmitError> {
+    /// Checks that a task may wait for an event: the event must exist, and the task must be one that can live in a cell.
+    pub(super) fn check_condition(&self, task: &impl Submission) -> Result<(), SubmitError> {
+        let (Some(wait), op) = (task.condition(), task.task().op) else { return Ok(()) };
         let (event, events) = (wait.event, self.share.rings.layout.trees.map_or(0, |trees| trees.events));
-        if event < events { Ok(()) } else { Err(SubmitError::UnknownEvent { event, events }) }
+        if event >= events {
+            return Err(SubmitError::UnknownEvent { event, events });
+        }
+        if lives_in_no_cell(op) { Err(SubmitError::CannotWait(op)) } else { Ok(()) }
     }
 
     /// Checks that so many cells could be free at once.

@@ -65,10 +65,7 @@ impl Producer {
             tasks.clone().try_for_each(|task| check_payload(sizes, task.payload()))?;
         }
         if T::WAITS {
-            tasks
-                .clone()
-                .filter_map(|task| task.condition())
-                .try_for_each(|wait| self.check_condition(wait))?;
+            tasks.clone().try_for_each(|task| self.check_condition(&task))?;
         }
         let tasks = tasks.map(|task| task.task());
         let levels = self.share.rings.layout.levels;
