@@ -12,6 +12,7 @@ use crate::kernel::steps::step_counter;
 use crate::kernel::{BufferId, Layout, STRIDE, Spec};
 use crate::protocol::Priority;
 use crate::session::{BufferMemories, Rings};
+use crate::telemetry::trees::{TreeSnapshot, snapshot_trees};
 
 /// How many steps the tasks of resumable handlers took, by how the steps ended. All other steps ended their tasks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
@@ -86,6 +87,8 @@ pub struct CellSnapshot {
     pub paused: u64,
     /// How many of the tasks that are ready wait in queues, by tenant and priority. Queues that are empty are left out.
     pub ready: Vec<ReadyCount>,
+    /// What there is to say of trees, graphs and events, or `None` if no task of the kernel can make or await others.
+    pub trees: Option<TreeSnapshot>,
     /// How long ago the oldest task was submitted that has not ended.
     pub oldest: Option<Duration>,
     /// The steps of all tasks so far.
@@ -170,6 +173,7 @@ pub(crate) fn snapshot_cells(
         spawned_now,
         paused: in_state(TaskState::Paused),
         ready: ready_counts(spec, layout, &download(BufferId::ReadyEnds)?),
+        trees: snapshot_trees(spec, layout, memories, &states)?,
         oldest,
         steps: StepCounts::from_counters(&counters),
     }))
@@ -189,7 +193,7 @@ fn ready_counts(spec: &Spec, layout: &Layout, ends: &[u64]) -> Vec<ReadyCount> {
     ends.chunks(2 * stride).enumerate().filter_map(count).collect()
 }
 
-/// Prints a summary of two or three lines for people.
+/// Prints a summary of a few lines for people.
 impl fmt::Display for CellSnapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let CellSnapshot { total, used, live, waiting, paused, joining, awaiting_events, .. } = self;
@@ -206,6 +210,9 @@ impl fmt::Display for CellSnapshot {
         if !self.ready.is_empty() {
             let one = |ready: &ReadyCount| format!("{} {} {}", ready.tenant, ready.priority, ready.count);
             write!(f, "\n{:<11}{}", "ready", self.ready.iter().map(one).collect::<Vec<_>>().join(", "))?;
+        }
+        if let Some(trees) = &self.trees {
+            write!(f, "\n{trees}")?;
         }
         write!(f, "\n{:<11}{}", "steps", self.steps)
     }

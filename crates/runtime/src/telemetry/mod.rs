@@ -4,6 +4,7 @@ mod cells;
 mod latency;
 mod print;
 mod snapshot;
+mod trees;
 
 pub use cells::{CellSnapshot, ReadyCount, StepCounts, TaskState};
 pub(crate) use latency::LatencyMeter;
@@ -11,3 +12,4 @@ pub use latency::{LatencyCounts, Quantiles};
 pub(crate) use print::{LogPrinter, read_log};
 pub use snapshot::{NamedCount, Occupancy, Snapshot};
 pub(crate) use snapshot::{opcode_counts, take_snapshot, tenant_counts};
+pub use trees::{EventCount, TreeSize, TreeSnapshot};

@@ -113,6 +113,9 @@ fn a_task_that_waits_for_an_event_can_be_cancelled_paused_and_resumed(
             std::thread::yield_now();
         }
     }
+    let events = session.snapshot().unwrap().cells.and_then(|cells| cells.trees).unwrap().events;
+    let now: Vec<_> = events.iter().filter(|seen| seen.event == event).collect();
+    assert!(matches!(*now, [seen] if (seen.count, seen.waiters) == (0, 10)), "{shape}: {now:?}");
     held.cancel();
     assert_eq!(held.wait(LONG), Err(TaskError::Cancelled { steps: 0 }), "{shape}");
     let (cancelled, rest) = tickets.split_at_mut(3);

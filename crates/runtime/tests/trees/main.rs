@@ -239,6 +239,9 @@ fn cancelling_the_root_cancels_its_tree(session: &Session, shape: &str) {
     while session.snapshot().unwrap().cells.unwrap().spawned_now < 63 {
         std::thread::yield_now();
     }
+    let trees = session.snapshot().unwrap().cells.and_then(|cells| cells.trees).unwrap();
+    let largest: Vec<_> = trees.largest.iter().map(|tree| (&*tree.op, tree.tasks)).collect();
+    assert_eq!(largest, [("chain", 63)], "{shape}");
     ticket.cancel();
     assert!(matches!(ticket.wait(LONG), Err(TaskError::Cancelled { .. })), "{shape}");
     assert_eq!(session.snapshot().unwrap().cells.unwrap().spawned_now, 0, "{shape}: all cells are free");
