@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use pelton::Spec;
-use pelton::kernel::layout::StepLayout;
+use pelton::kernel::layout::{StepLayout, TreeLayout};
 use pelton::kernel::{Assembled, PlaceSizes, TextError, assemble};
 use pelton_device::open;
 use pelton_ir::text;
@@ -47,7 +47,7 @@ pub(crate) fn run_kernel(args: &KernelArgs, term: &Term) -> Result<CliStatus, Cl
     let Assembled { module, layout } = assemble(&spec, caps).map_err(pelton::Error::from)?;
     term.text(&text::print(&module))?;
     term.note(format_args!(
-        "for {}: {} {} rings of {} slots, {} groups of {} lanes{}{}",
+        "for {}: {} {} rings of {} slots, {} groups of {} lanes{}{}{}",
         caps.name,
         layout.rings.len(),
         layout.placement(),
@@ -56,6 +56,7 @@ pub(crate) fn run_kernel(args: &KernelArgs, term: &Term) -> Result<CliStatus, Cl
         layout.lanes,
         describe_places(layout.places),
         describe_steps(layout.steps),
+        describe_trees(layout.trees),
     ));
     Ok(CliStatus::Fine)
 }
@@ -69,8 +70,25 @@ fn describe_places(PlaceSizes { payload, reply }: PlaceSizes) -> String {
 /// Describes what there is for tasks that take several steps, if a handler is resumable.
 fn describe_steps(steps: Option<StepLayout>) -> String {
     let Some(StepLayout { frame_words, producer_cells }) = steps else { return String::new() };
-    let parts = [("cells per producer", producer_cells), ("words per frame", frame_words)];
-    parts.map(|(what, count)| if count > 0 { format!(", {count} {what}") } else { String::new() }).concat()
+    describe_counts(&[("cells per producer", producer_cells), ("words per frame", frame_words)])
+}
+
+/// Describes what there is for tasks that make or await others, if there are any.
+fn describe_trees(trees: Option<TreeLayout>) -> String {
+    let Some(TreeLayout { spawn_cells, events, graphs }) = trees else { return String::new() };
+    let (instances, nodes) = graphs.map_or((0, 0), |graphs| (graphs.instances, graphs.nodes));
+    describe_counts(&[
+        ("cells for spawned tasks per tenant", spawn_cells),
+        ("events per tenant", events),
+        ("instances of graphs", instances),
+        ("nodes per graph", nodes),
+    ])
+}
+
+/// Lists counts that are not 0.
+fn describe_counts(counts: &[(&str, u32)]) -> String {
+    let some = counts.iter().filter(|(_, count)| *count > 0);
+    some.map(|(what, count)| format!(", {count} {what}")).collect()
 }
 
 /// Reads a spec from a file, or from standard input if the path is `-`.

@@ -4,6 +4,16 @@ use crate::{ScratchFolder, pelton, pelton_with};
 
 const SPEC: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/run/spec.toml");
 
+/// A handler that spawns a task.
+const SPAWNS: &str = "
+import fn reserve_children(%count: u32) -> u32
+import fn spawn(%op: u32, %level: u32, %into: u32)
+fn hop() -> u32 {
+  %room = call reserve_children(1)
+  call spawn(0, 5, 9)
+  return %room
+}";
+
 #[test]
 fn a_spec_becomes_a_module() {
     for device in ["cpu", "reference"] {
@@ -32,6 +42,14 @@ fn hop() -> u32 { call yield_now() return 0 }";
         (format!("lifetime = \"drain\"\n{sizes}{hop}"), format!("{places}, 3 words per frame\n")),
         (format!("{sizes}{plain}"), format!("{places}\n")),
         (format!("cells = 64\n{plain}"), "lanes\n".into()),
+        (
+            format!("cells = 64\nspawn_cells = 128\n{}", handler(SPAWNS)),
+            "64 cells per producer, 128 cells for spawned tasks per tenant\n".into(),
+        ),
+        (
+            format!("cells = 64\nevents = 3\ngraph_instances = 5\ngraph_nodes = 7\n{plain}"),
+            ", 3 events per tenant, 5 instances of graphs, 7 nodes per graph\n".into(),
+        ),
     ] {
         let ran = pelton_with(&["kernel", "-", "--device", "cpu"], &spec);
         assert_eq!(ran.code, Some(0), "{}", ran.err);
