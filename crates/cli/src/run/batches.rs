@@ -56,12 +56,16 @@ impl<W: Write> TaskSink for BatchFeed<'_, '_, W> {
         if order.task.op == Opcode::SHUTDOWN {
             return Err(SubmitError::NotSubmittable(order.task.op).to_string());
         }
+        // Graphs need no check here, because a spec that has any cannot be drained.
+        if order.after.is_some() {
+            return Err("a drained batch has no events; set lifetime = \"persistent\" in the spec".into());
+        }
         let task = order.task.bytes(&order.payload);
         self.drain.check_task(order.tenant, &task).map_err(|error| error.to_string())
     }
 
     fn push(&mut self, order: TaskOrder, line: u64) -> Result<(), Halt> {
-        let TaskOrder { mut task, tenant, payload, reply_form } = order;
+        let TaskOrder { mut task, tenant, payload, reply_form, .. } = order;
         let prints = task.op == Opcode::PRINTF;
         if self.batch.len() == MOST || prints && self.prints == log::CAPACITY {
             self.settle()?;
@@ -75,7 +79,7 @@ impl<W: Write> TaskSink for BatchFeed<'_, '_, W> {
         self.levels[level] += 1;
         self.prints += u32::from(prints);
         self.batch.push(tenant, task.bytes(&payload))?;
-        self.marks.push(TaskMark { line, op: task.op, reply_form });
+        self.marks.push(TaskMark { line, op: task.op, graph: None, reply_form });
         Ok(())
     }
 

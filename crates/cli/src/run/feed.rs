@@ -4,12 +4,13 @@ use std::io::Write;
 
 use pelton::kernel::TenantId;
 use pelton::protocol::log;
-use pelton::{Aim, Opcode, Priority, Producer, Session, SubmitError, Task};
+use pelton::session::SessionGraph;
+use pelton::{Aim, EventCondition, Opcode, Priority, Producer, Session, SubmitError, Task, TaskAfter};
 
 use super::intake::{Halt, TaskSink, halt_if_pressed};
 use super::results::TaskMark;
 use super::submitted::SubmittedSpans;
-use super::task::TaskOrder;
+use super::task::{TaskNames, TaskOrder};
 use crate::term::Term;
 
 /// The largest number of tasks that are submitted together.
@@ -18,11 +19,16 @@ const MOST: usize = 256;
 /// Collects tasks, and submits them to a session.
 pub(super) struct SessionFeed<'a, 'n, W> {
     session: &'a Session,
+    names: &'a TaskNames,
     term: &'a Term,
     submitted: &'a mut SubmittedSpans<'n, W>,
     producers: Vec<Producer>,
+    /// The graphs that the session was given, with their numbers in the spec.
+    graphs: Vec<(usize, SessionGraph)>,
     /// Tasks of one tenant and one priority, which are submitted together.
     tasks: Vec<Task>,
+    /// What these tasks wait for before they begin. Either all of them wait or none.
+    conditions: Vec<EventCondition>,
     /// The payloads of these tasks, one after another, and where each ends.
     payloads: Vec<u8>,
     payload_ends: Vec<usize>,
@@ -37,15 +43,19 @@ pub(super) struct SessionFeed<'a, 'n, W> {
 impl<'a, 'n, W: Write> SessionFeed<'a, 'n, W> {
     pub(super) fn new(
         session: &'a Session,
+        names: &'a TaskNames,
         term: &'a Term,
         submitted: &'a mut SubmittedSpans<'n, W>,
     ) -> Self {
         SessionFeed {
             session,
+            names,
             term,
             submitted,
             producers: Vec::new(),
+            graphs: Vec::new(),
             tasks: Vec::new(),
+            conditions: Vec::new(),
             payloads: Vec::new(),
             payload_ends: Vec::new(),
             marks: Vec::new(),
@@ -67,9 +77,18 @@ impl<'a, 'n, W: Write> SessionFeed<'a, 'n, W> {
                 &self.payloads[start..self.payload_ends[at]]
             };
             let tasks = self.tasks.iter().enumerate().map(|(at, task)| task.bytes(bytes(at)));
-            match producer.submit_all(tasks) {
+            let span = match self.conditions.is_empty() {
+                true => producer.submit_all(tasks),
+                false => {
+                    let waits = tasks.zip(&self.conditions);
+                    producer
+                        .submit_all(waits.map(|(submission, &condition)| TaskAfter { submission, condition }))
+                }
+            };
+            match span {
                 Ok(span) => {
                     self.tasks.clear();
+                    self.conditions.clear();
                     self.payloads.clear();
                     self.payload_ends.clear();
                     self.submitted.add(span, &mut self.marks);
@@ -85,6 +104,23 @@ impl<'a, 'n, W: Write> SessionFeed<'a, 'n, W> {
             }
         }
         Ok(())
+    }
+
+    /// The task of a line. A graph is given to the session when it is launched for the first time.
+    fn complete_task(&mut self, order: &TaskOrder) -> Result<Task, pelton::Error> {
+        let Some(number) = order.graph else { return Ok(order.task) };
+        let known = self.graphs.iter().position(|(of, graph)| (*of, graph.tenant) == (number, order.tenant));
+        let at = match known {
+            Some(at) => at,
+            None => {
+                let graph = self.session.graph(order.tenant, self.names.graph(number))?;
+                self.graphs.push((number, graph));
+                self.graphs.len() - 1
+            }
+        };
+        let graph = &self.graphs[at].1;
+        let launch = graph.launch(&order.task.args[..graph.parameters as usize])?;
+        Ok(launch.priority(order.task.priority))
     }
 
     /// Shows the lines that tasks have printed.
@@ -109,12 +145,19 @@ impl<W: Write> TaskSink for SessionFeed<'_, '_, W> {
                 self.producers.len() - 1
             }
         };
-        self.producers[at].check_task(&order.task.bytes(&order.payload)).map_err(|error| error.to_string())
+        let task = self.complete_task(order).map_err(|error| error.to_string())?.bytes(&order.payload);
+        let checked = match order.after {
+            None => self.producers[at].check_task(&task),
+            Some(EventCondition { event, count }) => self.producers[at].check_task(&task.after(event, count)),
+        };
+        checked.map_err(|error| error.to_string())
     }
 
     fn push(&mut self, order: TaskOrder, line: u64) -> Result<(), Halt> {
-        let TaskOrder { mut task, tenant, payload, reply_form } = order;
+        let mut task = self.complete_task(&order)?;
+        let TaskOrder { graph, after, tenant, payload, reply_form, .. } = order;
         let other = self.tenant != tenant || self.priority != task.priority;
+        let other = other || self.conditions.is_empty() == after.is_some();
         if other || self.tasks.len() >= self.most {
             self.submit_tasks()?;
             (self.tenant, self.priority) = (tenant, task.priority);
@@ -132,9 +175,10 @@ impl<W: Write> TaskSink for SessionFeed<'_, '_, W> {
             self.prints += 1;
         }
         self.tasks.push(task);
+        self.conditions.extend(after);
         self.payloads.extend(payload);
         self.payload_ends.push(self.payloads.len());
-        self.marks.push(TaskMark { line, op: task.op, reply_form });
+        self.marks.push(TaskMark { line, op: task.op, graph, reply_form });
         Ok(())
     }
 

@@ -53,16 +53,23 @@ Tasks, one per line; blank lines and lines that begin with # are skipped:
   args      up to 12 numbers: u32 or i32, or f32 if written with a point or an exponent
   tenant    a name or a number; may be left out if the spec has one tenant
   priority  critical, high, normal, low or idle, if the spec has claim = \"priority\"
+  graph     in place of op: the name of a graph of the spec, which is launched with args as its
+            parameters; its result is that of the graph
+  after     waits before it begins, if the spec has events = N: {\"event\": 0, \"count\": 2} waits until
+            event 0 of the tenant was signalled twice, and count is 1 if left out
   bytes, text or words
             the payload, if the spec has payload = N: base64, text, or an array of numbers
   reply     bytes, text or words: how the reply is written; as the payload, or as bytes, if left out
 Tasks run concurrently and in any order. A BATCH_FENCE ends once the N tasks of its tenant before
 it have ended, where N is its first argument. Tasks of handlers that import yield_now or requeue
-take several steps; the spec's cells = N says how many of them may be under way at once. Nothing
-resumes a task that calls park.
+take several steps; the spec's cells = N says how many of them may be under way at once, together
+with launches of graphs and tasks that wait. Nothing resumes a task that calls park. Handlers
+signal events, and so does a line such as {\"op\": \"SIGNAL\", \"args\": [0, 1]}, which signals event 0
+once. A run ends after its last task, so press Ctrl-C if a task waits for a signal that never comes.
 
 Results, one per task:
   {\"line\": 3, \"op\": \"add\", \"status\": \"done\", \"result\": 7}
+  {\"line\": 6, \"graph\": \"sum\", \"status\": \"done\", \"result\": 33}
   {\"line\": 5, \"op\": \"upper\", \"status\": \"done\", \"result\": 5, \"text\": \"HELLO\"}
   {\"line\": 4, \"op\": \"add\", \"status\": \"fault\", \"fault\": {\"code\": 2, \"name\": \"out of region\"}}
 
@@ -202,7 +209,7 @@ impl<'a> RunJob<'a> {
         let began = Instant::now();
         let mut submitted = SubmittedSpans::new(self.args.order, results, session.layout().places.reply);
         let (mut halt, skipped) =
-            self.take_lines(&mut SessionFeed::new(&session, self.term, &mut submitted))?;
+            self.take_lines(&mut SessionFeed::new(&session, self.names, self.term, &mut submitted))?;
         if halt.is_err() {
             // Tasks that have not ended by then end as stopped.
             let _ = session.quiesce(GRACE);

@@ -3,17 +3,20 @@
 use std::io::Write;
 
 use pelton::{Opcode, TaskError};
+use serde_json::json;
 
 use super::payload::{ByteForm, write_reply};
 use super::task::TaskNames;
 use crate::error::CliError;
 
-/// The line of a task, and its opcode.
+/// The line of a task, and what it asked for.
 #[derive(Clone, Copy)]
 pub(super) struct TaskMark {
     /// The number of the line, from 1; 0 once the result is written.
     pub line: u64,
     pub op: Opcode,
+    /// The graph that the task launches, by its number in the spec.
+    pub graph: Option<usize>,
     /// The form in which its reply is written.
     pub reply_form: ByteForm,
 }
@@ -80,10 +83,11 @@ impl<'n, W: Write> ResultWriter<'n, W> {
 
     fn line(&mut self, mark: TaskMark, result: Result<u32, TaskError>, reply: &[u8]) -> Result<(), CliError> {
         let out = &mut self.out;
-        write!(out, "{{\"line\": {}, \"op\": ", mark.line)?;
-        match self.names.quoted(mark.op) {
-            Ok(name) => out.write_all(name.as_bytes())?,
-            Err(code) => write!(out, "{code}")?,
+        write!(out, "{{\"line\": {}, ", mark.line)?;
+        match (mark.graph, self.names.quoted(mark.op)) {
+            (Some(graph), _) => write!(out, "\"graph\": {}", json!(self.names.graph(graph).name))?,
+            (None, Ok(name)) => write!(out, "\"op\": {name}")?,
+            (None, Err(code)) => write!(out, "\"op\": {code}")?,
         }
         match result {
             Ok(result) => {

@@ -7,7 +7,7 @@ use pelton::kernel::PROVIDED_OPS;
 use pelton::kernel::TenantId;
 use pelton::protocol::opcode::TABLE;
 use pelton::protocol::slot;
-use pelton::{Batch, Opcode, Priority, Spec, Task, Tenant};
+use pelton::{Batch, EventCondition, Graph, Opcode, Priority, Spec, Task, Tenant};
 use pelton_filetest::hint::name_hint;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, SeqAccess, Visitor};
@@ -15,20 +15,27 @@ use serde::de::{self, Deserializer, SeqAccess, Visitor};
 use super::lines::LONGEST;
 use super::payload::{ByteForm, LinePayload};
 
-/// The opcodes and tenants that lines can name.
+/// The opcodes, graphs and tenants that lines can name.
 pub(super) struct TaskNames {
     /// The names of handlers, and then of built-in opcodes.
     ops: Vec<(String, Opcode)>,
     /// The same names as JSON strings.
     quoted: Vec<String>,
+    graphs: Vec<Graph>,
     tenants: Vec<Tenant>,
+    /// Whether tenants have events, so that tasks can signal them.
+    has_events: bool,
 }
 
 /// The task of a line, with its tenant and its payload.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct TaskOrder {
-    /// The task to submit.
+    /// The task to submit. If it launches a graph, its arguments are the parameters of the graph.
     pub task: Task,
+    /// The graph that it launches, by its number in the spec.
+    pub graph: Option<usize>,
+    /// What it waits for before it begins.
+    pub after: Option<EventCondition>,
     /// The tenant that the task belongs to.
     pub tenant: TenantId,
     /// What the task brings along.
@@ -42,7 +49,13 @@ impl TaskNames {
         let own = spec.handlers.iter().map(|h| (h.name.clone(), h.op));
         let ops: Vec<_> = own.chain(TABLE.iter().map(|row| (row.name.into(), row.opcode))).collect();
         let quoted = ops.iter().map(|(name, _)| serde_json::Value::from(name.as_str()).to_string()).collect();
-        TaskNames { ops, quoted, tenants: spec.tenants.clone() }
+        let (graphs, tenants) = (spec.graphs.clone(), spec.tenants.clone());
+        TaskNames { ops, quoted, graphs, tenants, has_events: spec.events > 0 }
+    }
+
+    /// The graph with this number in the spec.
+    pub(super) fn graph(&self, number: usize) -> &Graph {
+        &self.graphs[number]
     }
 
     /// An opcode as JSON: its name, or its number as an error if it has no name.
@@ -64,12 +77,18 @@ impl TaskNames {
                 json_kind(line)
             ));
         }
-        let TaskLine { op, args, tenant, priority, bytes, text, words, reply } =
+        let TaskLine { op, graph, args, after, tenant, priority, bytes, text, words, reply } =
             serde_json::from_slice(line).map_err(error_clause)?;
         if args.wide || words.iter().flatten().any(|word| word.wide) {
             refuse_wide_integers(line)?;
         }
-        let mut task = Task::new(self.parse_opcode(&op)?);
+        let (op, graph) = match (op, graph) {
+            (Some(op), None) => (self.parse_opcode(&op)?, None),
+            (None, Some(name)) => (Opcode::LAUNCH_GRAPH, Some(self.find_graph(&name, args.count)?)),
+            (Some(_), Some(_)) => return Err("a task has an `op` or a `graph`, not both".into()),
+            (None, None) => return Err("a task needs an `op`, or a `graph` to launch".into()),
+        };
+        let mut task = Task::new(op);
         task.args = args.words;
         if let Some(priority) = priority {
             task.priority = parse_priority(&priority)?;
@@ -82,20 +101,47 @@ impl TaskNames {
         let payload = LinePayload { bytes, text, words }.decode()?;
         let (payload, form) = payload.unwrap_or((Vec::new(), ByteForm::Base64));
         let reply_form = reply.map_or(Ok(form), |text| ByteForm::parse(&text))?;
-        Ok(TaskOrder { task, tenant, payload, reply_form })
+        let after = after.map(|AfterLine { event, count }| EventCondition { event, count });
+        Ok(TaskOrder { task, graph, after, tenant, payload, reply_form })
+    }
+
+    /// Finds a graph by its name, and checks that it is given so many parameters.
+    fn find_graph(&self, name: &str, found: usize) -> Result<usize, String> {
+        let number = self.graphs.iter().position(|graph| graph.name == name).ok_or_else(|| {
+            let names: Vec<&str> = self.graphs.iter().map(|graph| graph.name.as_str()).collect();
+            match names.is_empty() {
+                true => format!("there is no graph `{name}`, because the spec has no graphs"),
+                false => format!("there is no graph `{name}`; {}", name_hint(name, &names)),
+            }
+        })?;
+        let wanted = self.graphs[number].parameters;
+        match found == wanted as usize {
+            true => Ok(number),
+            false => Err(pelton::Error::GraphParameters { name: name.into(), found, wanted }.to_string()),
+        }
     }
 
     fn parse_opcode(&self, name: &NameOrNumber<'_>) -> Result<Opcode, String> {
         let text = match name {
-            NameOrNumber::Number(code) => return Ok(Opcode::from_code(*code)),
+            NameOrNumber::Number(code) => return plain_opcode(Opcode::from_code(*code)),
             NameOrNumber::Text(text) => text,
         };
         let found = self.ops.iter().find(|(name, _)| name == text).map(|(_, op)| *op);
-        found.or_else(|| Opcode::from_name(text)).ok_or_else(|| {
-            let can = self.ops.iter().filter(|(_, op)| submittable(*op));
+        found.or_else(|| Opcode::from_name(text)).map(plain_opcode).unwrap_or_else(|| {
+            let can = self.ops.iter().filter(|(_, op)| self.can_submit(*op));
             let names: Vec<&str> = can.map(|(name, _)| name.as_str()).collect();
-            format!("there is no opcode `{text}`; {}", name_hint(text, &names))
+            Err(format!("there is no opcode `{text}`; {}", name_hint(text, &names)))
         })
+    }
+
+    /// Whether a line may ask for an opcode.
+    fn can_submit(&self, op: Opcode) -> bool {
+        let provided = PROVIDED_OPS.iter().any(|(provided, _)| *provided == op);
+        match op {
+            Opcode::SIGNAL => self.has_events,
+            Opcode::SHUTDOWN | Opcode::LAUNCH_GRAPH => false,
+            op => !provided && Batch::new().push(0, Task::new(op)).is_ok(),
+        }
     }
 
     /// Finds a tenant by its name or number.
@@ -142,10 +188,14 @@ impl TaskNames {
     }
 }
 
-/// Whether a line may ask for an opcode, whatever handlers the spec has.
-fn submittable(op: Opcode) -> bool {
-    let provided = PROVIDED_OPS.iter().any(|(provided, _)| *provided == op);
-    !provided && op != Opcode::SHUTDOWN && Batch::new().push(0, Task::new(op)).is_ok()
+/// Refuses the opcode of tasks that launch graphs, because only the session knows the numbers of graphs.
+fn plain_opcode(op: Opcode) -> Result<Opcode, String> {
+    match op {
+        Opcode::LAUNCH_GRAPH => {
+            Err("a graph is launched by its name: {\"graph\": \"sum\", \"args\": [1, 2]}".into())
+        }
+        op => Ok(op),
+    }
 }
 
 fn parse_priority(text: &str) -> Result<Priority, String> {
@@ -194,10 +244,14 @@ fn error_clause(error: serde_json::Error) -> String {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TaskLine<'a> {
-    #[serde(borrow)]
-    op: NameOrNumber<'a>,
+    #[serde(borrow, default)]
+    op: Option<NameOrNumber<'a>>,
+    #[serde(borrow, default)]
+    graph: Option<Cow<'a, str>>,
     #[serde(default)]
     args: ArgWords,
+    #[serde(default)]
+    after: Option<AfterLine>,
     #[serde(borrow, default)]
     tenant: Option<NameOrNumber<'a>>,
     #[serde(borrow, default)]
@@ -210,6 +264,19 @@ struct TaskLine<'a> {
     words: Option<Vec<ArgWord>>,
     #[serde(borrow, default)]
     reply: Option<Cow<'a, str>>,
+}
+
+/// The event that a task waits for before it begins.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, expecting = "an object such as {\"event\": 0, \"count\": 1}")]
+struct AfterLine {
+    event: u32,
+    #[serde(default = "once")]
+    count: u32,
+}
+
+fn once() -> u32 {
+    1
 }
 
 /// A name, or a number in its place.
@@ -258,6 +325,8 @@ impl<'de: 'a, 'a> Deserialize<'de> for NameOrNumber<'a> {
 #[derive(Default)]
 struct ArgWords {
     words: [u32; slot::ARGS],
+    /// How many there are.
+    count: usize,
     /// Whether one of them was so large that it may have been written as an integer.
     wide: bool,
 }
@@ -272,12 +341,11 @@ impl<'de> Deserialize<'de> for ArgWords {
             }
             fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<ArgWords, A::Error> {
                 let mut args = ArgWords::default();
-                let mut count = 0;
                 while let Some(ArgWord { word, wide }) = list.next_element()? {
-                    let to = args.words.get_mut(count);
-                    *to.ok_or_else(|| de::Error::invalid_length(count + 1, &self))? = word;
+                    let to = args.words.get_mut(args.count);
+                    *to.ok_or_else(|| de::Error::invalid_length(args.count + 1, &self))? = word;
                     args.wide |= wide;
-                    count += 1;
+                    args.count += 1;
                 }
                 Ok(args)
             }
@@ -338,7 +406,9 @@ mod tests {
         let spec = Spec::default().tenant(Tenant::new(0).name("alice")).tenant(Tenant::new(4).name("bob"));
         let spec = spec
             .handler_at(Opcode::from_code(8), "op8", Handler::lane_wide(|slot| slot.finish(0)))
-            .handler_at(Opcode::from_code(9), "op9", Handler::lane_wide(|_| ()));
+            .handler_at(Opcode::from_code(9), "op9", Handler::lane_wide(|_| ()))
+            .graph(Graph::new("product", 0))
+            .graph(Graph::new("sum", 2));
         TaskNames::new(&spec).parse_order(line.as_bytes())
     }
 
@@ -371,6 +441,39 @@ mod tests {
     }
 
     #[test]
+    fn a_line_may_launch_a_graph_and_wait_for_an_event() {
+        let found = order(r#"{"graph": "sum", "args": [3, -1], "tenant": 4}"#).unwrap();
+        assert_eq!((found.graph, found.tenant, found.after), (Some(1), 4, None));
+        assert_eq!(found.task.args[..3], [3, u32::MAX, 0]);
+        let after = |text: &str| {
+            let found = order(&format!("{{\"op\": 8, \"tenant\": 0, \"after\": {text}}}")).unwrap();
+            found.after.map(|EventCondition { event, count }| (event, count))
+        };
+        assert_eq!(after(r#"{"event": 5, "count": 7}"#), Some((5, 7)));
+        assert_eq!(after(r#"{"event": 5}"#), Some((5, 1)));
+        assert_eq!(after("null"), None);
+    }
+
+    #[test]
+    fn a_bad_graph_or_event_says_why() {
+        for (line, why) in [
+            (r#"{"op": 8, "graph": "sum"}"#, "a task has an `op` or a `graph`, not both"),
+            (r#"{"graph": "smu", "args": [1, 2]}"#, "there is no graph `smu`; did you mean sum?"),
+            (r#"{"graph": "sum", "args": [1]}"#, "graph \"sum\" has 2 parameters, and 1 were given"),
+            (r#"{"op": "LAUNCH_GRAPH", "args": [0]}"#, "a graph is launched by its name: "),
+            (r#"{"op": 65531}"#, "a graph is launched by its name: "),
+            (
+                r#"{"op": 8, "tenant": 0, "after": 3}"#,
+                "invalid type: integer `3`, expected an object such as",
+            ),
+            (r#"{"op": 8, "tenant": 0, "after": {"count": 3}}"#, "missing field `event`"),
+        ] {
+            let found = order(line).expect_err(line);
+            assert!(found.starts_with(why), "{line}: {found}");
+        }
+    }
+
+    #[test]
     fn a_bad_line_says_why() {
         for (line, why) in [
             ("{", "EOF while parsing an object at column 1"),
@@ -386,7 +489,7 @@ mod tests {
                 "nop",
                 r#"a task is a JSON object, such as {"op": "NOP"}, but this is something that begins with 'n'"#,
             ),
-            (r#"{"args": []}"#, "missing field `op`"),
+            (r#"{"args": []}"#, "a task needs an `op`, or a `graph` to launch"),
             (r#"{"op": "op7", "tenant": 0}"#, "there is no opcode `op7`; did you mean op8?"),
             (r#"{"op": 8, "tenant": "bib"}"#, "there is no tenant `bib`; did you mean bob?"),
             (r#"{"op": 8, "tenant": 3}"#, "there is no tenant `3`; there is alice, bob"),
@@ -395,7 +498,7 @@ mod tests {
                 r#"{"op": 8, "tenant": 0, "priority": "hihg"}"#,
                 "there is no priority `hihg`; did you mean high?",
             ),
-            (r#"{"op": 8, "arg": [1]}"#, "unknown field `arg`, expected one of `op`, `args`"),
+            (r#"{"op": 8, "arg": [1]}"#, "unknown field `arg`, expected one of `op`, `graph`, `args`"),
             (
                 r#"{"op": 8, "args": [4294967296]}"#,
                 "invalid value: integer `4294967296`, expected a number of 32 bits",

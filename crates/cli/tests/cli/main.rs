@@ -16,6 +16,7 @@ mod litmus;
 mod opt;
 mod pages;
 mod run;
+mod run_graphs;
 mod run_payload;
 mod run_steps;
 mod scan;
