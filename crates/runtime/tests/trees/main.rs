@@ -4,6 +4,7 @@ mod events;
 #[path = "../everywhere/mod.rs"]
 mod everywhere;
 mod graphs;
+mod size;
 
 use std::time::Duration;
 
