@@ -96,7 +96,7 @@ pub enum Error {
         wanted: u32,
     },
     /// A tenant has no event of this number.
-    #[error("there is no event {event}: each tenant of this session has {events} (`Spec::events`)")]
+    #[error("there is no event {event}: each tenant has {events} (`Spec::events`)")]
     UnknownEvent {
         /// The number that was asked for.
         event: u32,
@@ -225,8 +225,11 @@ pub enum SubmitError {
     )]
     TooManyResumable { wanted: u64, cells: u64 },
     /// A task is to wait for an event that its tenant does not have.
-    #[error("there is no event {event}: each tenant of this session has {events} (`Spec::events`)")]
+    #[error("there is no event {event}: each tenant has {events} (`Spec::events`)")]
     UnknownEvent { event: u32, events: u32 },
+    /// A task of this opcode cannot wait for an event.
+    #[error("{0} cannot wait for an event, because it is run as soon as the kernel finds it")]
+    CannotWait(Opcode),
     /// There are more tasks than one stripe, which is a part of a ring, can ever hold. A fence is among them, so they
     /// cannot be spread over several stripes.
     #[error(

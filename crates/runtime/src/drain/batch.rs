@@ -87,6 +87,10 @@ impl Batch {
     #[inline]
     pub fn push(&mut self, tenant: TenantId, task: impl Submission) -> Result<(), SubmitError> {
         let (slot, payload) = (self.len(), task.payload());
+        if let Some(wait) = task.condition() {
+            // A drained batch has no events.
+            return Err(SubmitError::UnknownEvent { event: wait.event, events: 0 });
+        }
         // How long a payload may be depends on the drain, which is not known here, but no drain takes a longer one.
         check_payload(PlaceSizes { payload: Spec::MAX_PLACE_BYTES, reply: 0 }, payload)?;
         let Task { op, priority, args } = task.task();

@@ -153,7 +153,7 @@ impl Drain {
     /// The error with which [`Batch::push`] or a run would refuse the task.
     pub fn check_task(&self, tenant: TenantId, task: &impl Submission) -> Result<(), SubmitError> {
         check_payload(self.layout.places, task.payload())?;
-        Batch::new().push(tenant, task.task())
+        Batch::new().push(tenant, *task)
     }
 
     /// Runs a batch, and returns what came back.

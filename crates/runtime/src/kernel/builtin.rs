@@ -59,6 +59,13 @@ pub(crate) fn check_provided(op: Opcode, layout: &Layout) -> Result<(), SubmitEr
     if missing { Err(SubmitError::NotImplemented(op)) } else { Ok(()) }
 }
 
+/// Returns whether tasks of an opcode run in their slots only, because the opcode is part of the protocol and no function of
+/// the language.
+pub(crate) fn lives_in_no_cell(op: Opcode) -> bool {
+    let function = is_builtin_function(op) || provided_index(op).is_some();
+    op.is_reserved() && !function && op != Opcode::LAUNCH_GRAPH
+}
+
 /// Returns why a kernel may lack an operation of the protocol, as a clause.
 pub(crate) fn why_missing(op: Opcode) -> &'static str {
     let mut known = PROVIDED_OPS.iter().chain(AXIS_OPS);

@@ -72,7 +72,9 @@ pub use assemble::{Assembled, assemble};
 pub use buffers::BufferId;
 pub(crate) use buffers::STRIDE;
 pub use builtin::{PROVIDED_OPS, UNIMPLEMENTED_OPS};
-pub(crate) use builtin::{check_provided, is_builtin_function, provided_index, why_missing};
+pub(crate) use builtin::{
+    check_provided, is_builtin_function, lives_in_no_cell, provided_index, why_missing,
+};
 pub use claim::longest_rest;
 pub use error::{AssembleError, UnknownOpcode};
 pub use handler::{Class, GroupHandlerBody, Handler, HandlerBody, NamedHandler, Visible, Width};

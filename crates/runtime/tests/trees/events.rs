@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pelton::protocol::FaultCode;
-use pelton::{Handler, Opcode, Session, Spec, SubmitError, Task, TaskError, TaskState};
+use pelton::{Batch, Handler, Opcode, Session, Spec, SubmitError, Task, TaskError, TaskState};
 
 use crate::everywhere::{LONG, everywhere};
 use crate::{element, fault_code};
@@ -92,6 +92,12 @@ fn tasks_begin_after_an_event(session: &Session, event: u32, shape: &str) {
     let unknown = SubmitError::UnknownEvent { event: 6, events: 6 };
     assert_eq!(producer.submit(add.after(6, 1)).map(drop), Err(unknown), "{shape}");
     assert!(session.signal(0, 6, 1).unwrap_err().to_string().contains("there is no event 6"));
+    for op in [Opcode::SIGNAL, Opcode::PRINTF, Opcode::BATCH_FENCE, Opcode::PACKED_SLOT] {
+        let refused = producer.submit(Task::new(op).after(event, 1)).map(drop);
+        assert_eq!(refused, Err(SubmitError::CannotWait(op)), "{shape}");
+    }
+    let drained = Batch::new().push(0, add.after(0, 1));
+    assert_eq!(drained, Err(SubmitError::UnknownEvent { event: 0, events: 0 }), "{shape}: it has no events");
     for task in [Task::new(Opcode::SIGNAL), Task::new(session.opcode("signaller").unwrap())] {
         let end = producer.submit(task.args([6, 1])).unwrap().wait(LONG);
         assert_eq!(fault_code(end), Some(FaultCode::ARGUMENTS), "{shape}");

@@ -109,6 +109,7 @@ pub(super) struct RegionPiece {
 }
 
 /// The code of a handler that has been checked.
+#[allow(clippy::struct_excessive_bools)] // They are independent facts of one function.
 pub(super) struct HandlerCode {
     /// The handler's module, without calls.
     pub module: Valid,
