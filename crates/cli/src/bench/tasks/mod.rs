@@ -3,6 +3,7 @@
 //!
 //! Each case is a row of [`CASES`], and has a file of its own.
 
+mod contender;
 mod copies;
 mod payload;
 mod steps;
@@ -63,6 +64,12 @@ struct TasksBench<'a> {
 }
 
 impl TasksBench<'_> {
+    /// Whether the device works in the host's memory. It then runs on the host's cores too, so that what runs there is
+    /// its peer.
+    fn is_local(&self) -> bool {
+        self.device.caps().memory_bytes.is_none()
+    }
+
     /// A row from what was measured in rounds; `None` if Ctrl-C was pressed before the first round ended, or if the row
     /// is not wanted.
     fn row(&self, case: &str, series: &Series, against: Option<(&str, &Series)>) -> Option<BenchRow> {

@@ -12,8 +12,9 @@ use std::time::{Duration, Instant};
 use pelton::{Batch, Deadline, Drain, Geometry, Handler, Opcode, Session, Spec, Task};
 use pelton_device::Device;
 
+use super::contender::{Contender, contender_rows, play_contenders, repeat};
 use super::{BenchRow, TasksBench};
-use crate::bench::rounds::{Sample, play_rounds};
+use crate::bench::rounds::Sample;
 use crate::error::CliError;
 
 /// What is being measured, for people who wait.
@@ -91,24 +92,21 @@ fn yields_of(task: u32) -> u32 {
 /// Measures tasks that take many steps.
 pub(super) fn measure_steps(bench: &TasksBench<'_>) -> Result<Vec<BenchRow>, CliError> {
     let (device, shape) = (bench.device, LoadShape::of(bench.device));
-    let local = device.caps().memory_bytes.is_none();
+    let new = |name: &str, what| Contender::new(name, METRIC, what);
     let mut contenders = vec![
-        ("yield, session", StepContender::Session, local.then_some("yield, tokio")),
-        ("yield, drained batch", StepContender::Drained, local.then_some("yield, tokio")),
-        ("chain, session", StepContender::Chain, Some("chain, driven by the host")),
-        ("chain, driven by the host", StepContender::Host, None),
+        new("yield, session", StepContender::Session),
+        new("yield, drained batch", StepContender::Drained),
+        new("chain, session", StepContender::Chain).against("chain, driven by the host"),
+        new("chain, driven by the host", StepContender::Host),
     ];
-    if local {
-        contenders.push(("yield, tokio", StepContender::Tokio, None));
-        contenders.push(("chain, tokio", StepContender::TokioChain, None));
-    }
-    let wanted = |name: &str| name.contains(bench.only);
-    if !contenders.iter().any(|(name, ..)| wanted(name)) {
-        return Ok(Vec::new());
+    if bench.is_local() {
+        contenders[..2].iter_mut().for_each(|ours| ours.peer = Some("yield, tokio".into()));
+        contenders.push(new("yield, tokio", StepContender::Tokio));
+        contenders.push(new("chain, tokio", StepContender::TokioChain));
     }
     let spec = shape.spec();
     let op = spec.opcode("hops").map_err(pelton::Error::from)?;
-    let series = play_rounds(bench.rounds, &mut contenders, |(_, contender, _)| {
+    let measured = play_contenders(bench, contenders, |contender| {
         // A device loads no code while a kernel is resident, so every session ends with its turn.
         let session = || Session::launch(device, &spec);
         Ok(Sample::figure(match contender {
@@ -138,22 +136,7 @@ pub(super) fn measure_steps(bench: &TasksBench<'_>) -> Result<Vec<BenchRow>, Cli
             }
         }))
     })?;
-    let mut rows = Vec::new();
-    for ((name, _, peer), ours) in contenders.iter().zip(&series) {
-        let peer = peer.and_then(|peer| contenders.iter().position(|(name, ..)| *name == peer));
-        let against = peer.map(|at| (contenders[at].0, &series[at]));
-        rows.extend(bench.row_of(name, METRIC, ours, against));
-    }
-    Ok(rows)
-}
-
-/// Repeats something that says how many steps it has run, for a while. Returns the steps per second.
-fn repeat(time: Duration, mut run: impl FnMut() -> Result<u64, CliError>) -> Result<f64, CliError> {
-    let (start, mut steps) = (Instant::now(), 0);
-    while start.elapsed() < time {
-        steps += run()?;
-    }
-    Ok(steps as f64 / start.elapsed().as_secs_f64())
+    Ok(contender_rows(bench, &measured))
 }
 
 /// The number of steps of tasks that have ended with these results, which must be right.
