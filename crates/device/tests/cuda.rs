@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use libtest_mimic::{Arguments, Trial, run};
-use pelton_device::cuda::{self, Cuda, CudaConfig};
+use pelton_device::cuda::{self, Cuda, CudaConfig, MixNode};
 use pelton_device::{
     Device, DeviceError, Launch, LaunchOutcome, Memory, MemoryKind, Retry, WordWidth, names, open,
 };
@@ -24,6 +24,7 @@ const TESTS: &[Test] = named![
     code_is_kept_on_disk,
     faults_are_told_with_their_place,
     launches_follow_each_other_in_one_place,
+    nodes_of_a_graph_wait_for_those_they_depend_on,
 ];
 
 /// Those of near memory, ignored where there is none.
@@ -191,6 +192,30 @@ kernel main {
     let place = module.functions[fault.site.func].debug.place(fault.site.inst).unwrap();
     assert_eq!(&source[place.range()], "fault 9");
     assert_eq!(words(&buffers[0]), [0, 1, 2, 3]);
+}
+
+fn nodes_of_a_graph_wait_for_those_they_depend_on(_: &str) {
+    let device = Cuda::new(CudaConfig::default()).unwrap();
+    let node = |inputs, add| MixNode { inputs, add };
+    // A diamond, with a chain behind it.
+    let mut nodes = vec![
+        node([None, None], 1),
+        node([Some(0), None], 2),
+        node([None, Some(0)], 3),
+        node([Some(1), Some(2)], 4),
+    ];
+    nodes.extend((3..100).map(|before| node([Some(before); 2], before)));
+    let parameters = [7, 0xffff_fff0];
+    let mixed = device.mix_graphs(&nodes, &parameters, Duration::from_millis(5)).unwrap();
+    assert!(!mixed.times.is_empty());
+    for (parameter, found) in parameters.into_iter().zip(mixed.numbers) {
+        let mut wanted: Vec<u32> = Vec::new();
+        for node in &nodes {
+            let [a, b] = node.inputs.map(|input| input.map_or(parameter, |input| wanted[input as usize]));
+            wanted.push((a ^ b.rotate_left(5)).wrapping_add(node.add));
+        }
+        assert_eq!(found, wanted, "parameter {parameter}");
+    }
 }
 
 /// A stop that comes when a launch has just ended must not reach the next.

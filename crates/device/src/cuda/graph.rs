@@ -50,7 +50,7 @@ fn times(
     stream: StreamHandle,
     (nodes, rounds): (u32, u32),
 ) -> Result<Vec<Duration>, DriverStatus> {
-    let graph = LaunchGraph::new(current, stream, || {
+    let graph = LaunchGraph::capture(current, stream, || {
         // SAFETY: the kernel takes one word, and reads none.
         (0..nodes).try_for_each(|_| unsafe {
             current.launch(kernel, 1, GroupShape { lanes: 1, shared: 0 }, &mut [0], stream)
@@ -60,8 +60,7 @@ fn times(
     // The first round is slower than the others and does not count.
     for round in 0..=rounds {
         let start = Instant::now();
-        // SAFETY: graph and stream are there until they are dropped below.
-        check("cuGraphLaunch", unsafe { sys::cuGraphLaunch(graph.made, stream.0) })?;
+        graph.launch(stream)?;
         current.synchronize(stream)?;
         times.extend((round > 0).then(|| start.elapsed()));
     }
@@ -69,14 +68,17 @@ fn times(
 }
 
 /// A CUDA graph that can be launched.
-struct LaunchGraph {
+pub(super) struct LaunchGraph {
     plan: CUgraph,
     made: CUgraphExec,
 }
 
 impl LaunchGraph {
+    /// A graph that has neither a plan nor anything to launch yet.
+    const EMPTY: LaunchGraph = LaunchGraph { plan: std::ptr::null_mut(), made: std::ptr::null_mut() };
+
     /// Captures what `put` queues on a stream.
-    fn new(
+    fn capture(
         _current: Current,
         stream: StreamHandle,
         put: impl FnOnce() -> Result<(), DriverStatus>,
@@ -85,15 +87,37 @@ impl LaunchGraph {
         // SAFETY: the stream is there, and nobody else uses it.
         check("cuStreamBeginCapture", unsafe { sys::cuStreamBeginCapture_v2(stream.0, mode) })?;
         let put = put();
-        let mut graph = LaunchGraph { plan: std::ptr::null_mut(), made: std::ptr::null_mut() };
+        let mut graph = LaunchGraph::EMPTY;
         // SAFETY: the driver writes one handle.
         let ended =
             check("cuStreamEndCapture", unsafe { sys::cuStreamEndCapture(stream.0, &mut graph.plan) });
         put.and(ended)?;
+        graph.instantiate()
+    }
+
+    /// Makes a graph of what `add` adds to its plan.
+    pub(super) fn from_plan(
+        _current: Current,
+        add: impl FnOnce(CUgraph) -> Result<(), DriverStatus>,
+    ) -> Result<Self, DriverStatus> {
+        let mut graph = LaunchGraph::EMPTY;
+        // SAFETY: the driver writes one handle.
+        check("cuGraphCreate", unsafe { sys::cuGraphCreate(&mut graph.plan, 0) })?;
+        add(graph.plan)?;
+        graph.instantiate()
+    }
+
+    fn instantiate(mut self) -> Result<Self, DriverStatus> {
         // SAFETY: the driver writes one handle; the plan is there.
-        let made = unsafe { sys::cuGraphInstantiateWithFlags(&mut graph.made, graph.plan, 0) };
+        let made = unsafe { sys::cuGraphInstantiateWithFlags(&mut self.made, self.plan, 0) };
         check("cuGraphInstantiate", made)?;
-        Ok(graph)
+        Ok(self)
+    }
+
+    /// Queues a launch on a stream, which must be synchronised before the graph is dropped.
+    pub(super) fn launch(&self, stream: StreamHandle) -> Result<(), DriverStatus> {
+        // SAFETY: the graph is there, and so is the stream.
+        check("cuGraphLaunch", unsafe { sys::cuGraphLaunch(self.made, stream.0) })
     }
 }
 

@@ -17,7 +17,7 @@
 //!
 //! The files of this module, from the driver up: `raw` and `current` are the driver's calls, each checked. `context` is an open
 //! device, with its `gate` and the resources that are freed later (`deferred`). `pinned`, `memory` and `near` are memory. `link`,
-//! `cache` and `code` make machine code. `launch_place`, `clock` and `run` are launches. `graph` is what benchmarks compare them with.
+//! `cache` and `code` make machine code. `launch_place`, `clock` and `run` are launches. `graph` and `mix_graph` are what benchmarks compare them with.
 
 pub mod cache;
 mod clock;
@@ -31,6 +31,7 @@ mod info;
 mod launch_place;
 mod link;
 mod memory;
+mod mix_graph;
 mod near;
 mod pinned;
 mod raw;
@@ -52,6 +53,8 @@ use code::CudaCompiler;
 use context::CudaContext;
 use raw::Driver;
 use run::CudaKernel;
+
+pub use mix_graph::{MixNode, MixedGraphs};
 
 /// An NVIDIA GPU as a device.
 #[derive(Debug)]
