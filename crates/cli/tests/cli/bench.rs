@@ -55,6 +55,36 @@ fn payloads_are_compared_with_copies() {
     assert_eq!(pelton(&["bench", "tasks", "--only", "no such case"]).code, Some(1));
 }
 
+/// Checks the names of the rows that a part of their names selects, and what each of them is compared with.
+fn check_peers(only: &str, wanted: &[(&str, Option<&str>)]) {
+    let rows = rows(&["tasks", "--quick", "--rounds", "1", "--only", only]);
+    let found: Vec<(&str, Option<&str>)> = rows
+        .iter()
+        .map(|row| (row["case"].as_str().expect("a case is text"), row["against"].as_str()))
+        .collect();
+    assert_eq!(found, wanted);
+    for row in &rows {
+        assert!(row["value"].as_f64() > Some(0.0), "{row}");
+    }
+}
+
+#[test]
+fn trees_are_compared_with_rayon() {
+    check_peers(
+        "tree",
+        &[
+            ("tree, session", Some("tree, rayon")),
+            ("tree, driven by the host", None),
+            ("tree, rayon", None),
+            ("tree, session, share of spawned tasks", None),
+        ],
+    );
+    check_peers(
+        "join, session",
+        &[("join, session", Some("join, rayon")), ("join, session, share of spawned tasks", None)],
+    );
+}
+
 #[test]
 fn steps_of_compiling_are_chosen_by_name() {
     let cases = |only| -> Vec<String> {

@@ -6,7 +6,9 @@
 mod contender;
 mod copies;
 mod payload;
+mod rayon_trees;
 mod steps;
+mod trees;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +21,7 @@ use crate::error::CliError;
 use crate::stop;
 use crate::term::Term;
 
-/// Measure what tasks can do: bring payloads and give replies, and take many steps
+/// Measure what tasks can do: bring payloads and give replies, take many steps, spawn others and wait for them
 #[derive(clap::Args)]
 pub(super) struct TasksArgs {
     /// The device to run on; `pelton devices` lists them
@@ -43,6 +45,7 @@ impl TasksArgs {
 const CASES: &[TasksCase] = &[
     TasksCase { note: payload::NOTE, measure: payload::measure_payloads },
     TasksCase { note: steps::NOTE, measure: steps::measure_steps },
+    TasksCase { note: trees::NOTE, measure: trees::measure_trees },
 ];
 
 /// A case, which may have several rows.
@@ -59,6 +62,8 @@ struct TasksBench<'a> {
     /// The time for which each contender is measured in a round.
     time: Duration,
     rounds: u32,
+    /// Whether the figures may be less certain.
+    quick: bool,
     /// The text that the name of a row contains.
     only: &'a str,
 }
@@ -109,7 +114,7 @@ pub(super) fn run_tasks(
     let device = &open(&args.device)?;
     let (time, least) = if args.quick { (100, 5) } else { (300, 15) };
     let time = Duration::from_millis(time);
-    let bench = TasksBench { device, time, rounds: rounds.unwrap_or(least), only };
+    let bench = TasksBench { device, time, rounds: rounds.unwrap_or(least), quick: args.quick, only };
     for case in CASES.iter().take_while(|_| !stop::pressed()) {
         term.note(format_args!("{} …", case.note));
         rows.extend((case.measure)(&bench)?);
