@@ -86,6 +86,21 @@ fn trees_are_compared_with_rayon() {
 }
 
 #[test]
+fn events_are_compared_with_tokio_and_threads() {
+    check_peers(
+        "event",
+        &[
+            ("event, ping-pong", Some("event, ping-pong, tokio")),
+            ("event, ping-pong, tokio", None),
+            ("event, to another group", Some("event, to another group, two threads")),
+            ("event, to another group, two threads", None),
+            ("event, 1000 waiters", Some("event, 1000 waiters, tokio")),
+            ("event, 1000 waiters, tokio", None),
+        ],
+    );
+}
+
+#[test]
 fn steps_of_compiling_are_chosen_by_name() {
     let cases = |only| -> Vec<String> {
         let rows = rows(&["compile", "--only", only]);

@@ -5,6 +5,8 @@
 
 mod contender;
 mod copies;
+mod event_peers;
+mod events;
 mod payload;
 mod rayon_trees;
 mod steps;
@@ -46,6 +48,7 @@ const CASES: &[TasksCase] = &[
     TasksCase { note: payload::NOTE, measure: payload::measure_payloads },
     TasksCase { note: steps::NOTE, measure: steps::measure_steps },
     TasksCase { note: trees::NOTE, measure: trees::measure_trees },
+    TasksCase { note: events::NOTE, measure: events::measure_events },
 ];
 
 /// A case, which may have several rows.
