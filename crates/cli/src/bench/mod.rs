@@ -5,6 +5,7 @@
 
 mod builds;
 mod compile;
+mod cuda;
 mod device;
 mod echo;
 mod flood;

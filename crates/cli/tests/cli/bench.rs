@@ -101,6 +101,21 @@ fn events_are_compared_with_tokio_and_threads() {
 }
 
 #[test]
+fn graphs_are_compared_with_rayon() {
+    check_peers(
+        "graph",
+        &[
+            ("graph, 1000 nodes, session", Some("graph, 1000 nodes, rayon")),
+            ("graph, 1000 nodes, driven by the host", None),
+            ("graph, 1000 nodes, rayon", None),
+            ("graph, chain, session", Some("graph, chain, rayon")),
+            ("graph, chain, driven by the host", None),
+            ("graph, chain, rayon", None),
+        ],
+    );
+}
+
+#[test]
 fn steps_of_compiling_are_chosen_by_name() {
     let cases = |only| -> Vec<String> {
         let rows = rows(&["compile", "--only", only]);

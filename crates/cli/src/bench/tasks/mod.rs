@@ -7,6 +7,8 @@ mod contender;
 mod copies;
 mod event_peers;
 mod events;
+mod graph_shape;
+mod graphs;
 mod payload;
 mod rayon_trees;
 mod steps;
@@ -23,7 +25,7 @@ use crate::error::CliError;
 use crate::stop;
 use crate::term::Term;
 
-/// Measure what tasks can do: bring payloads and give replies, take many steps, spawn others and wait for them
+/// Measure what tasks can do: bring payloads and give replies, take many steps, spawn others, wait for them and form graphs
 #[derive(clap::Args)]
 pub(super) struct TasksArgs {
     /// The device to run on; `pelton devices` lists them
@@ -49,6 +51,7 @@ const CASES: &[TasksCase] = &[
     TasksCase { note: steps::NOTE, measure: steps::measure_steps },
     TasksCase { note: trees::NOTE, measure: trees::measure_trees },
     TasksCase { note: events::NOTE, measure: events::measure_events },
+    TasksCase { note: graphs::NOTE, measure: graphs::measure_graphs },
 ];
 
 /// A case, which may have several rows.

@@ -7,9 +7,9 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use pelton::Placement;
-use pelton_device::cuda::{Cuda, CudaConfig};
 use pelton_device::{Device, Launch, Memory, MemoryKind, WordWidth};
 
+use crate::bench::cuda::open_as_cuda;
 use crate::bench::device::parse_kernel;
 use crate::error::CliError;
 
@@ -126,12 +126,7 @@ pub(super) fn time_launches(device: &Arc<dyn Device>, rounds: u32) -> Result<Vec
 /// The sorted times per node of a graph of empty kernels, in microseconds; `None` if the device is not an NVIDIA
 /// GPU.
 pub(super) fn time_graph_nodes(device: &Arc<dyn Device>, rounds: u32) -> Result<Option<Vec<f64>>, CliError> {
-    let name = &device.caps().name;
-    let Some(ordinal) = name.strip_prefix("cuda:").and_then(|number| number.parse().ok()) else {
-        return Ok(None);
-    };
-    // It is open already, and this is another handle of it.
-    let gpu = Cuda::new(CudaConfig { ordinal, ..CudaConfig::default() })?;
+    let Some(gpu) = open_as_cuda(device)? else { return Ok(None) };
     let mut times: Vec<f64> = gpu
         .graph(NODES, rounds)?
         .into_iter()
