@@ -437,7 +437,8 @@ impl CellServer<'_> {
         (status, value): (U32<'b>, U32<'b>),
     ) -> U32<'b> {
         use cell_state::{ENDING, PARKED, PHASE};
-        let seen = f.atomic_load(Order::Relaxed, Scope::Device, cells.states.at(cell));
+        // Pairs with the release of whoever has taken a child off: if none is left, the task ends after what they did.
+        let seen = f.atomic_load(Order::Acquire, Scope::Device, cells.states.at(cell));
         // Only this lane could give the task more children.
         let kept = f.choose(
             child_count(seen).ne(0),
