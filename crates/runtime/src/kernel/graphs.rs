@@ -20,7 +20,9 @@
 //!
 //! **Removing a graph.** A directory entry has the number of its use, and so has the task that launches. Whoever makes an
 //! instance first counts it and then looks at the directory; the host first clears the entry and then looks at the count. So
-//! either the launch finds the entry gone, or the host waits for the instance to end before it uses the memory again.
+//! either the launch finds the entry gone, or the host waits for the instance to end before it uses the memory again. The
+//! two words of an entry are not written at once: the host writes the number of the use first, and the kernel reads it
+//! last, so a launch never takes the graph that comes next for its own.
 
 use pelton_ir::builder::{FunctionBuilder, Val};
 use pelton_ir::types::{Order, Scope};
@@ -189,10 +191,10 @@ impl<'k> GraphRunner<'k> {
             let at = self.buffers.directory.at(number * entry_word::WORDS + word);
             f.atomic_load(Order::Relaxed, Scope::Device, at)
         };
-        let (first, now) = (entry(entry_word::FIRST), entry(entry_word::USE));
-        // The words of the graph were copied before its entry.
+        let first = entry(entry_word::FIRST);
+        // Pairs with the host's release: the words of the graph and the number of the use were copied before.
         f.fence(Order::Acquire, Scope::System);
-        let there = first.ne(0) & now.eq(used);
+        let there = first.ne(0) & entry(entry_word::USE).eq(used);
         let owner = || self.word(f, first - 1 + graph::TENANT).eq(task.tenant);
         let own = f.choose(there, owner, || f.lit(false));
         let instance = f.choose(own, || self.take_instance(f), || f.lit(0));

@@ -1,5 +1,6 @@
 //! The graphs of a session: they are copied to the device while the kernel runs, launched any number of times, and removed.
 
+use std::sync::atomic::{Ordering, fence};
 use std::sync::{Mutex, PoisonError};
 
 use super::Session;
@@ -132,9 +133,12 @@ impl Session {
         let room = places.take(words.len() as u32, layout.words);
         let (number, first) = room.ok_or_else(|| Error::GraphRoom { name: name(), words: words.len() })?;
         let use_number = places.uses[number as usize];
-        // The entry comes after the words.
         let copied = self.copy_words(BufferId::GraphWords, first, &words);
-        let copied = copied.and_then(|()| self.set_entry(number, first + 1, use_number));
+        let copied = copied.and_then(|()| self.set_entry(number, entry_word::USE, use_number));
+        // Pairs with the acquire of the group that launches: whoever sees where the graph begins sees its words and the
+        // number of the use.
+        fence(Ordering::Release);
+        let copied = copied.and_then(|()| self.set_entry(number, entry_word::FIRST, first + 1));
         if let Err(error) = copied {
             places.used[number as usize] = (0, 0);
             return Err(error);
@@ -156,12 +160,16 @@ impl Session {
         if !there || places.uses[number as usize] != graph.use_number {
             return Ok(());
         }
-        self.set_entry(number, 0, graph.use_number)?;
+        self.set_entry(number, entry_word::FIRST, 0)?;
+        // Stands between the directory and the look at the count of instances.
+        fence(Ordering::SeqCst);
         let mut backoff = PollBackoff::default();
         loop {
             let mut live = [0u32];
             self.memory.blocks.need(BufferId::LiveGraphs)?.download(number as usize, &mut live)?;
             if live[0] == 0 || !self.rings().state.is_running() {
+                // Pairs with the release of the last launch to end: it has read the words that may be written again now.
+                fence(Ordering::Acquire);
                 places.used[number as usize] = (0, 0);
                 return Ok(());
             }
@@ -175,12 +183,9 @@ impl Session {
         }
     }
 
-    /// Writes the directory entry of a graph.
-    fn set_entry(&self, number: u32, first: u32, use_number: u32) -> Result<(), Error> {
-        let mut entry = [0; entry_word::WORDS as usize];
-        entry[entry_word::FIRST as usize] = first;
-        entry[entry_word::USE as usize] = use_number;
-        self.copy_words(BufferId::GraphDirectory, number * entry_word::WORDS, &entry)
+    /// Writes a word of the directory entry of a graph.
+    fn set_entry(&self, number: u32, word: u32, value: u32) -> Result<(), Error> {
+        self.copy_words(BufferId::GraphDirectory, number * entry_word::WORDS + word, &[value])
     }
 
     fn copy_words(&self, id: BufferId, at: u32, words: &[u32]) -> Result<(), Error> {
