@@ -63,6 +63,7 @@ pub const COMMANDS: &[&dyn TestCommand] = &[
     &crate::run::RunCommand,
     &crate::litmus::LitmusCommand,
     &crate::kernel::KernelCommand,
+    &crate::verb::VerbCommand,
     &crate::emit::EmitCommand,
 ];
 

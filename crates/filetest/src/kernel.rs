@@ -4,15 +4,18 @@
 //! The `test` line describes the kernel: first `near`, `far`, `both` or `drain`; then, where they apply,
 //! `priority`, `fused`, `uncounted`, `lane` (groups of one lane), `watch` (groups of one subgroup), `teams` (groups
 //! of several subgroups that progress independently), `remote` (the device has memory of its own, and its groups do not
-//! sleep), `payload` (tasks have payloads and replies), `steps` (a lane-wide handler is resumable), `wide-steps` (a group-wide one
-//! is) and `weights` (two tenants share the rings by weight).
-//! Accesses inside a `switch` are left out, because a kernel switches over opcodes only, so
-//! that they belong to a task.
+//! sleep), `payload` (tasks have payloads and replies), `steps` (a lane-wide handler is resumable), `wide-steps` (a
+//! group-wide one is), `spawns` (tasks spawn others), `events` (there are events), `graphs` (there can be graphs) and
+//! `weights` (two tenants share the rings by weight).
+//! Accesses inside a `switch` are left out, because a kernel switches over opcodes only, so that they belong to a task.
+//! `test verb` compares those that a task makes by what it asks of the runtime.
 
+use pelton::kernel::handler_trees::Child;
 use pelton::kernel::{Claim, Geometry, HandlerBody, Lifetime, SlotBody, Spec, Telemetry, Width, assemble};
 use pelton::protocol::step::{
-    self, DRAIN, FAR, FENCES, FOLLOWS, GROUP_STEPS, KEEPER, KEPT, LANE, LANE_STEPS, LANES, LOCAL, MARKS,
-    NEAR, OWN, PAIR, PAYLOAD, ProtocolStep, REMOTE, REPLY, STEPS, TELLS, TOLD, WATCH,
+    self, ALONE, DRAIN, EVENTS, FAR, FENCES, FOLLOWS, GRAPHS, GROUP_STEPS, KEEPER, KEPT, LANE, LANE_STEPS,
+    LANES, LOCAL, MARKS, NEAR, OWN, PAIR, PAYLOAD, ProtocolStep, REMOTE, REPLY, SPAWNS, STEPS, TELLS, TOLD,
+    TREES, WATCH,
 };
 use pelton::{Handler, Placement, Tenant};
 use pelton_device::{Caps, open};
@@ -22,6 +25,7 @@ use pelton_ir::module::{Attr, Function, Module, Node};
 use pelton_ir::op::Op;
 use pelton_ir::pass::inline::inline_calls;
 use pelton_ir::types::{Order, Scope};
+use pelton_ir::valid::Valid;
 
 use crate::command::{CommandContext, Printed, TestCommand};
 use crate::diff::diff_lines;
@@ -44,29 +48,34 @@ impl TestCommand for KernelCommand {
         let WantedKernel { spec, caps, shapes } = wanted_kernel(context.args)?;
         let found = kernel_lines(&spec, &caps)?;
         let rows: Vec<&ProtocolStep> = shapes.iter().flat_map(|shape| step::kernel_steps(*shape)).collect();
-        let accesses: Vec<&KernelAccess> = found.iter().filter_map(KernelLine::access).collect();
-        check_steps(&rows, &accesses)?;
-        let mut lines: Vec<(String, u32)> = Vec::new();
-        let mut ordered = rows.iter().filter(|row| row.orders());
-        for found in &found {
-            let line = match found {
-                KernelLine::Wake => "wake".into(),
-                KernelLine::Access(access) => {
-                    let step = match access.orders() {
-                        true => ordered.next(),
-                        false => rows.iter().find(|row| access.is_step(row)),
-                    };
-                    format!("{:<8} {access}", step.map_or("", |step| step.name))
-                }
-            };
-            match lines.last_mut() {
-                Some((last, times)) if *last == line => *times += 1,
-                _ => lines.push((line, 1)),
-            }
-        }
-        let text = |(line, times)| if times == 1 { line } else { format!("{line} × {times}") };
-        Ok(Some(join_lines(lines.into_iter().map(text))))
+        print_lines(&rows, &found).map(Some)
     }
+}
+
+/// Prints what was found, each access with its step, after it was compared with the steps.
+pub(crate) fn print_lines(rows: &[&ProtocolStep], found: &[KernelLine]) -> Result<String, Failure> {
+    let accesses: Vec<&KernelAccess> = found.iter().filter_map(KernelLine::access).collect();
+    check_steps(rows, &accesses)?;
+    let mut lines: Vec<(String, u32)> = Vec::new();
+    let mut ordered = rows.iter().filter(|row| row.orders());
+    for found in found {
+        let line = match found {
+            KernelLine::Wake => "wake".into(),
+            KernelLine::Access(access) => {
+                let step = match access.orders() {
+                    true => ordered.next(),
+                    false => rows.iter().find(|row| access.is_step(row)),
+                };
+                format!("{:<8} {access}", step.map_or("", |step| step.name))
+            }
+        };
+        match lines.last_mut() {
+            Some((last, times)) if *last == line => *times += 1,
+            _ => lines.push((line, 1)),
+        }
+    }
+    let text = |(line, times)| if times == 1 { line } else { format!("{line} × {times}") };
+    Ok(join_lines(lines.into_iter().map(text)))
 }
 
 /// Compares ordering accesses with the steps one by one. Each relaxed access must be equal to some step.
@@ -93,7 +102,7 @@ fn check_steps(rows: &[&ProtocolStep], found: &[&KernelAccess]) -> Result<(), Fa
 }
 
 /// What is printed of a kernel.
-enum KernelLine {
+pub(crate) enum KernelLine {
     Access(KernelAccess),
     /// The kernel wakes groups that sleep.
     Wake,
@@ -117,7 +126,7 @@ impl KernelLine {
 
 /// An atomic access of a kernel.
 #[derive(Clone)]
-struct KernelAccess {
+pub(crate) struct KernelAccess {
     op: Op,
     order: Order,
     scope: Scope,
@@ -216,6 +225,9 @@ pub fn wanted_kernel(args: &[String]) -> Result<WantedKernel, Failure> {
             "steps" => (with_steps(spec, Width::Lane), shape | STEPS | LANE_STEPS),
             "wide-steps" => (with_steps(spec, Width::Group), shape | STEPS | GROUP_STEPS),
             "weights" => (with_weights(spec), shape),
+            "spawns" => (with_children(spec), shape | TREES | SPAWNS),
+            "events" => (spec.events(4), shape | TREES | EVENTS),
+            "graphs" => (spec.graph_nodes(8), shape | TREES | GRAPHS),
             word => {
                 let words = [
                     "near",
@@ -233,6 +245,9 @@ pub fn wanted_kernel(args: &[String]) -> Result<WantedKernel, Failure> {
                     "steps",
                     "wide-steps",
                     "weights",
+                    "spawns",
+                    "events",
+                    "graphs",
                 ];
                 let (arg, hint) = (word.into(), name_hint(word, &words));
                 return Err(Failure::Argument { command: "kernel", arg, hint });
@@ -246,6 +261,12 @@ pub fn wanted_kernel(args: &[String]) -> Result<WantedKernel, Failure> {
 /// The shape of each part of a kernel, in the order of the text.
 fn step_shapes(shape: u32, teams: bool) -> Vec<u32> {
     let both = shape & NEAR != 0 && shape & FAR != 0;
+    let shape = match (shape & TREES != 0, shape & GRAPHS != 0) {
+        (false, _) => shape | ALONE,
+        // Built-in operations take steps too. Where there are graphs, a group launches them with all lanes.
+        (true, false) => shape | STEPS | LANE_STEPS,
+        (true, true) => shape | STEPS | LANE_STEPS | GROUP_STEPS,
+    };
     let shape = if both { shape & !LANE | LANES } else { shape };
     let kept = match (shape & FAR != 0, shape & LOCAL != 0) {
         (true, _) => KEPT,
@@ -301,6 +322,19 @@ pub fn with_weights(spec: Spec) -> Spec {
     spec.tenant(Tenant::new(0).producers(2).weight(1)).tenant(Tenant::new(1).weight(3))
 }
 
+/// The spec with a handler whose tasks spawn one of their kind and wait for it.
+fn with_children(spec: Spec) -> Spec {
+    let parent = Handler::lane_wide(|task| {
+        task.step(|| {
+            task.body().when(!task.reserve_children(1), || task.finish(0));
+            task.spawn(Child::same_handler(&task));
+            task.wait_children();
+        });
+        task.finish(7);
+    });
+    spec.handler("parent", parent)
+}
+
 /// The spec with payloads and replies. Its handler gives the first word of its payload back; if the kernel has another
 /// handler already, it is that one, with payloads that it does not use.
 fn with_payloads(spec: Spec) -> Spec {
@@ -318,8 +352,7 @@ fn with_payloads(spec: Spec) -> Spec {
 
 /// The atomic accesses and the wakes of the kernel itself, in the order of the text.
 fn kernel_lines(spec: &Spec, caps: &Caps) -> Result<Vec<KernelLine>, Failure> {
-    let made = assemble(spec, caps).map_err(|error| Failure::Assemble(error.to_string()))?;
-    let module = inline_calls(&made.module, MAX_INSTS).module;
+    let module = inlined_kernel(spec, caps)?;
     let mut found = Vec::new();
     for kernel in module.kernels() {
         let function = &module.functions[kernel];
@@ -328,7 +361,19 @@ fn kernel_lines(spec: &Spec, caps: &Caps) -> Result<Vec<KernelLine>, Failure> {
     Ok(found)
 }
 
-fn collect_lines(module: &Module, function: &Function, region: Region, found: &mut Vec<KernelLine>) {
+/// The kernel of a spec, in which all calls are inlined.
+pub(crate) fn inlined_kernel(spec: &Spec, caps: &Caps) -> Result<Valid, Failure> {
+    let made = assemble(spec, caps).map_err(|error| Failure::Assemble(error.to_string()))?;
+    Ok(inline_calls(&made.module, MAX_INSTS).module)
+}
+
+/// Collects what stands in a region, but not in the cases of a `switch`.
+pub(crate) fn collect_lines(
+    module: &Module,
+    function: &Function,
+    region: Region,
+    found: &mut Vec<KernelLine>,
+) {
     for inst in &function.region(region).insts {
         let node = function.inst(*inst);
         found.extend(KernelLine::from_node(module, node));

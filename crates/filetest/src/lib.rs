@@ -61,5 +61,6 @@ mod invalid;
 mod litmus;
 mod print;
 mod run;
+mod verb;
 
 pub use crate::run::valid_module;

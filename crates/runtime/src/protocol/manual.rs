@@ -5,8 +5,9 @@
 use std::fmt::Write;
 
 use super::step::{
-    self, DRAIN, FAR, FENCES, FOLLOW, GROUP_STEPS, KEEPER, KEPT, LANE, LANE_STEPS, LANES, LOCAL, MARKS, NEAR,
-    OWN, PAIR, PAYLOAD, REMOTE, REPLY, STEPS, TELLS, TOLD, WATCH,
+    self, ALONE, DRAIN, EVENTS, FAR, FENCES, FOLLOW, GRAPHS, GROUP_STEPS, KEEPER, KEPT, LANE, LANE_STEPS,
+    LANES, LOCAL, MARKS, NEAR, OWN, PAIR, PAYLOAD, REMOTE, REPLY, SPAWNS, STEPS, TELLS, TOLD, TREES, VERB,
+    WAKE, WATCH,
 };
 use super::{
     Priority, Status, StatusMove, UNBOUNDED, WindowState, WordRow, control, fault, graph, io, log, opcode,
@@ -192,7 +193,14 @@ fn steps() -> String {
     let mut text = String::from("| step | who | in | does | meaning |\n|---|---|---|---|---|\n");
     for row in step::TABLE.iter().filter(|row| row.orders()) {
         let (who, op) = (format!("{:?}", row.actor).to_lowercase(), row.op.row().name);
-        let kinds = [(NEAR, "near"), (FAR, "far"), (DRAIN, "drained"), (FOLLOW, "with cells")];
+        let kinds = [
+            (NEAR, "near"),
+            (FAR, "far"),
+            (DRAIN, "drained"),
+            (FOLLOW, "with cells"),
+            (VERB, "in tasks"),
+            (WAKE, "where tasks wait"),
+        ];
         let kinds: Vec<&str> =
             kinds.iter().filter(|(bit, _)| row.shapes & bit != 0).map(|(_, word)| *word).collect();
         let only = [
@@ -214,6 +222,11 @@ fn steps() -> String {
             (GROUP_STEPS, "group-wide ones"),
             (MARKS, "windows leave marks"),
             (PAIR, "with both kinds of rings"),
+            (ALONE, "that make and await no others"),
+            (TREES, "that make or await others"),
+            (SPAWNS, "with spawned tasks"),
+            (EVENTS, "with events"),
+            (GRAPHS, "with graphs"),
         ];
         let only: String = only
             .iter()

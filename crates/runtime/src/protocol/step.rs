@@ -77,7 +77,23 @@ pub const FOLLOWS: u32 = 1 << 21;
 /// The step exists only where there are near and far rings.
 pub const PAIR: u32 = 1 << 22;
 
-const KINDS: u32 = NEAR | FAR | DRAIN | FOLLOW;
+/// The step exists only where tasks neither make nor await other tasks.
+pub const ALONE: u32 = 1 << 23;
+/// The step exists only where tasks make or await other tasks, because they can spawn some or there are events or graphs.
+pub const TREES: u32 = 1 << 24;
+/// The step exists only where tasks can spawn others.
+pub const SPAWNS: u32 = 1 << 25;
+/// The step exists only where there are events.
+pub const EVENTS: u32 = 1 << 26;
+/// The step exists only where there can be graphs.
+pub const GRAPHS: u32 = 1 << 27;
+/// The step exists in a task, which asks the runtime for it: with [`SPAWNS`], it reserves room for children; with
+/// [`EVENTS`], it signals an event; with [`GRAPHS`], it launches a graph.
+pub const VERB: u32 = 1 << 28;
+/// The step exists where a list of tasks that wait for an event is looked at, which several places of the kernel do.
+pub const WAKE: u32 = 1 << 29;
+
+const KINDS: u32 = NEAR | FAR | DRAIN | FOLLOW | VERB | WAKE;
 const LIVE: u32 = NEAR | FAR;
 
 /// One access of the protocol: who makes it, to what, and how it is ordered.
@@ -120,16 +136,20 @@ pub fn ordering_step(name: &str) -> Option<&'static ProtocolStep> {
     TABLE.iter().find(|step| step.name == name && step.orders())
 }
 
-/// Returns the steps of a kernel of this shape. Where tasks live in cells, several places of a kernel count news and may
-/// then follow marks, so the steps that follow marks come after each of them.
+/// Returns the steps of a kernel of this shape, or of what a task asks of the runtime. Where tasks live in cells, several
+/// places of a kernel count news and may then follow marks, so the steps that follow marks come after each of them. In the
+/// same way, the steps that wake tasks come after each step that makes somebody look for tasks that wait for an event.
 pub fn kernel_steps(shape: u32) -> impl Iterator<Item = &'static ProtocolStep> {
     let steps =
         |shape: u32| TABLE.iter().filter(move |step| step.actor != StepActor::Host && step.exists_in(shape));
     let has_cells = shape & STEPS != 0 && shape & DRAIN == 0;
     steps(shape).flat_map(move |step| {
-        let may_follow = has_cells && step.name == "news";
-        let follow = may_follow.then(|| steps(FOLLOW | FOLLOWS | FENCES | STEPS)).into_iter().flatten();
-        std::iter::once(step).chain(follow)
+        let then = match step.name {
+            "news" if has_cells => FOLLOW | FOLLOWS | FENCES | STEPS,
+            "rouse" | "recheck" => WAKE | STEPS | TREES | EVENTS,
+            _ => 0,
+        };
+        std::iter::once(step).chain(steps(then))
     })
 }
 
@@ -173,6 +193,7 @@ steps! {
     "write"    Host   AtomicStore "slots"   Relaxed System (LIVE) "";
     "bring"    Host   AtomicStore "payload" Relaxed System (LIVE | PAYLOAD) "";
     "bring"    Host   AtomicStore "payload_bytes" Relaxed System (LIVE | PAYLOAD) "";
+    "condition" Host  AtomicStore "after"   Relaxed System (LIVE | EVENTS) "";
     "publish"  Host   AtomicStore "slots"   Release System (LIVE) "Stores words 0-1, after the rest of the line and everything that the task points to.";
     "commit"   Host   AtomicStore "tails"   Release System (FAR)  "Stores the tail, after the lines of a batch.";
     "see"      Host   AtomicLoad  "done"    Acquire System (LIVE) "Loads the record, and then sees what the task wrote.";
@@ -199,6 +220,9 @@ steps! {
     "ask"      Host   AtomicStore "asks"    Relaxed System (LIVE | STEPS) "";
     "asks"     Host   AtomicStore "asks" [0] Release System (LIVE | STEPS) "Stores the count of asks, after the ask.";
     "answered" Host   AtomicLoad  "answers" Acquire System (LIVE | STEPS) "Finds how many asks were applied, and may overwrite these.";
+    "graph"    Host   Fence       ""        Release System (LIVE | GRAPHS) "Stands between the words of a graph with the number of its use and the place in the directory.";
+    "remove"   Host   Fence       ""        SeqCst  System (LIVE | GRAPHS) "Stands between the directory, from which a graph was taken, and the look at the count of its launches.";
+    "removed"  Host   Fence       ""        Acquire System (LIVE | GRAPHS) "Follows a count of launches that was 0. The words of the graph were read and may be written again.";
 
     "arrive"   Group  AtomicAdd   "flags"   Relaxed Device (LIVE) "";
     "hear"     Router AtomicLoad  "flags"   Relaxed Device (LIVE) "";
@@ -255,6 +279,28 @@ steps! {
     "place"    Group  AtomicAdd   "ready_ends" Relaxed Device (LIVE | STEPS) "";
     "ends"     Group  AtomicLoad  "ready_ends" Relaxed Device (LIVE | STEPS) "";
     "claim"    Group  AtomicCas   "ready_ends" Relaxed Device (LIVE | STEPS) "";
+    "state"    Group  AtomicLoad  "cells"   Relaxed Device (VERB | WAKE | STEPS) "";
+    "place"    Group  AtomicAdd   "ready_ends" Relaxed Device (VERB | WAKE | STEPS) "";
+    "home"     Group  AtomicAdd   "home_words" Relaxed Group (VERB | STEPS) "";
+    "home"     Group  AtomicSub   "home_words" Relaxed Group (VERB | STEPS) "";
+    "credit"   Group  AtomicLoad  "control" Relaxed Device (VERB | SPAWNS) "";
+    "credit"   Group  AtomicLoad  "host"    Relaxed System (VERB | SPAWNS) "";
+    "begin"    Group  AtomicStore "cells"   Relaxed Device (LIVE | VERB | STEPS | TREES) "";
+    "link"     Group  AtomicLoad  "tree"    Relaxed Device (LIVE | VERB | WAKE | STEPS | TREES) "";
+    "link"     Group  AtomicStore "tree"    Relaxed Device (LIVE | VERB | STEPS | TREES) "";
+    "fault"    Group  AtomicAdd   "tree"    Relaxed Device (LIVE | STEPS | TREES) "";
+    "fault"    Group  AtomicCas   "tree"    Relaxed Device (LIVE | STEPS | TREES | GRAPHS) "";
+    "idle"     Group  AtomicLoad  "idle_groups" Relaxed Device (LIVE | STEPS | TREES) "";
+    "idle"     Group  AtomicAdd   "idle_groups" Relaxed Device (LIVE | STEPS | TREES) "";
+    "room for" Group  AtomicLoad  "free_cells" Relaxed Device (VERB | SPAWNS) "";
+    "list"     Group  AtomicLoad  "waiters" Relaxed Device (LIVE | WAKE | STEPS | EVENTS) "";
+    "condition" Group AtomicLoad  "after"   Relaxed System (LIVE | STEPS | EVENTS) "";
+    "launches" Group  AtomicAdd   "live_graphs" Relaxed Device (VERB | GRAPHS) "";
+    "entry"    Group  AtomicLoad  "graphs"  Relaxed Device (VERB | GRAPHS) "";
+    "graph"    Group  AtomicLoad  "graph_words" Relaxed Device (LIVE | VERB | STEPS | GRAPHS) "";
+    "room for" Group  AtomicLoad  "free_instances" Relaxed Device (VERB | GRAPHS) "";
+    "children" Group  AtomicAdd   "cells"   Relaxed Device (VERB | GRAPHS) "";
+    "left"     Group  AtomicStore "nodes_left" Relaxed Device (VERB | GRAPHS) "";
 
     "changed"  Router AtomicLoad  "host" [control::CHANGED] Acquire System (FAR) "Loads CHANGED, and then sees the word that it names.";
     "changed"  Router AtomicLoad  "host" [control::CHANGED] Acquire System (NEAR | KEEPER) "The same, by the group that keeps the control words.";
@@ -265,13 +311,21 @@ steps! {
     "answer"   Router AtomicStore "acks"    Release System (FAR)  "Answers that the change has taken effect, after the copy was changed and all pollers know.";
     "answer"   Router AtomicStore "acks"    Release System (NEAR | KEEPER) "The same, by the group that keeps the control words.";
     "asked"    Router AtomicLoad  "asks" [0] Acquire System (FAR | STEPS) "Loads the count of asks, and then sees the asks.";
+    "signal"   Router AtomicAdd   "events"  Release Device (FAR | STEPS | EVENTS) "Raises the count of an event that the host has signalled, after everything that was done before.";
+    "rouse"    Router Fence       ""        SeqCst  Device (FAR | STEPS | EVENTS) "Stands between the count and the look for tasks that wait for it.";
     "apply"    Router AtomicCas   "cells"   AcqRel  Device (FAR | STEPS) "Applies an ask to the state of its cell. If a task has to go on because of it, the words of its cell are seen.";
     "ready"    Router AtomicStore "ready"   Release Device (FAR | STEPS) "Puts a cell into the queue of its tenant and level, after the words of the cell.";
+    "stir"     Router AtomicAdd   "stirs"   Release Device (FAR | STEPS | EVENTS) "Counts a task that was cancelled, after its state was changed.";
+    "rouse"    Router Fence       ""        SeqCst  Device (FAR | STEPS | EVENTS) "Stands between the cancelling and the look for tasks that wait for an event.";
     "pass ask" Router AtomicStore "applied" Release Device (FAR | STEPS) "Says how many asks were applied, after the states of their cells were changed.";
     "applied"  Router AtomicStore "answers" Release System (FAR | STEPS) "Says how many asks were applied, after they were read.";
     "asked"    Router AtomicLoad  "asks" [0] Acquire System (NEAR | KEEPER | STEPS) "The same, by the group that keeps the control words.";
+    "signal"   Router AtomicAdd   "events"  Release Device (NEAR | KEEPER | STEPS | EVENTS) "The same, by the group that keeps the control words.";
+    "rouse"    Router Fence       ""        SeqCst  Device (NEAR | KEEPER | STEPS | EVENTS) "The same, by the group that keeps the control words.";
     "apply"    Router AtomicCas   "cells"   AcqRel  Device (NEAR | KEEPER | STEPS) "The same, by the group that keeps the control words.";
     "ready"    Router AtomicStore "ready"   Release Device (NEAR | KEEPER | STEPS) "The same, by the group that keeps the control words.";
+    "stir"     Router AtomicAdd   "stirs"   Release Device (NEAR | KEEPER | STEPS | EVENTS) "The same, by the group that keeps the control words.";
+    "rouse"    Router Fence       ""        SeqCst  Device (NEAR | KEEPER | STEPS | EVENTS) "The same, by the group that keeps the control words.";
     "pass ask" Router AtomicStore "applied" Release Device (NEAR | KEEPER | STEPS) "The same, by the group that keeps the control words.";
     "applied"  Router AtomicStore "answers" Release System (NEAR | KEEPER | STEPS) "The same, by the group that keeps the control words.";
     "stopped"  Router AtomicLoad  "host" [control::SHUTDOWN] Acquire System (FAR) "Loads SHUTDOWN, and then sees what the host did before.";
@@ -303,6 +357,12 @@ steps! {
     "tail"     Group  AtomicLoad  "route"   Acquire Device (FAR)  "Loads the tail in device memory, and then sees the lines before it. The tail may be older than the claim.";
     "room"     Group  AtomicLoad  "front"   Acquire Device (FAR | FENCES) "Loads the frontier. The marks below it have been read and may be written again one lap later.";
     "adopt"    Group  AtomicCas   "cells"   AcqRel  Device (LIVE | STEPS) "Makes a cell LIVE that has no task, and then writes its words. What the last task of the cell did to them was before.";
+    "after"    Group  Fence       ""        Acquire System (LIVE | STEPS | EVENTS) "Follows the line of a task that waits for an event before its first step, and then sees for which.";
+    "come"     Group  AtomicLoad  "events"  Acquire Device (LIVE | STEPS | EVENTS) "Loads the count of an event. If that is high enough, the task goes on and sees what was done before the signal.";
+    "park"     Group  AtomicCas   "cells"   AcqRel  Device (LIVE | STEPS | EVENTS) "Puts the task aside until the event has come, unless the host has cancelled it.";
+    "enlist"   Group  AtomicCas   "waiters" Release Device (LIVE | STEPS | EVENTS) "Puts the cell in front of the list of those that wait for the event, after the words of the cell.";
+    "again"    Group  Fence       ""        SeqCst  Device (LIVE | STEPS | EVENTS) "Stands between the list and the second look at the count.";
+    "recheck"  Group  AtomicLoad  "events"  Acquire Device (LIVE | STEPS | EVENTS) "Looks at the count again, because whoever has signalled meanwhile may not have found the cell in the list.";
     "ready"    Group  AtomicStore "ready"   Release Device (LIVE | STEPS) "Puts the cell into a queue if other cells wait there or too many have arrived, after the words of the cell.";
     "refuse"   Group  Fence       ""        AcqRel  System (LIVE | STEPS) "Stands between the end of a cell whose task may not run and its record.";
     "complete" Group  Fence       ""        AcqRel  System (LIVE) "One fence per window, between the effects of its tasks and their records.";
@@ -311,32 +371,82 @@ steps! {
     "mark"     Group  AtomicStore "marks"   Release Device (NEAR | FAR | DRAIN | FENCES | MARKS) "Marks where a window ends, after its records.";
     "news"     Group  AtomicAdd   "front"   AcqRel  Device (NEAR | FAR | DRAIN | FENCES | MARKS) "Counts one more mark. The group that finds zero follows the marks, and has seen all marks that were counted off before.";
     "asked"    Group  AtomicLoad  "asks" [0] Acquire System (NEAR | OWN | STEPS) "The same, by the first group where none keeps the control words.";
+    "signal"   Group  AtomicAdd   "events"  Release Device (NEAR | OWN | STEPS | EVENTS) "The same, by the first group where none keeps the control words.";
+    "rouse"    Group  Fence       ""        SeqCst  Device (NEAR | OWN | STEPS | EVENTS) "The same, by the first group where none keeps the control words.";
     "apply"    Group  AtomicCas   "cells"   AcqRel  Device (NEAR | OWN | STEPS) "The same, by the first group where none keeps the control words.";
     "ready"    Group  AtomicStore "ready"   Release Device (NEAR | OWN | STEPS) "The same, by the first group where none keeps the control words.";
+    "stir"     Group  AtomicAdd   "stirs"   Release Device (NEAR | OWN | STEPS | EVENTS) "The same, by the first group where none keeps the control words.";
+    "rouse"    Group  Fence       ""        SeqCst  Device (NEAR | OWN | STEPS | EVENTS) "The same, by the first group where none keeps the control words.";
     "pass ask" Group  AtomicStore "applied" Release Device (NEAR | OWN | STEPS) "The same, by the first group where none keeps the control words.";
     "applied"  Group  AtomicStore "answers" Release System (NEAR | OWN | STEPS) "The same, by the first group where none keeps the control words.";
     "ready"    Group  AtomicStore "ready"   Release Device (LIVE | STEPS) "Puts a cell that has arrived at home into its queue if it finds no free place, after the words of the cell.";
     "heed ask" Group  AtomicLoad  "applied" Acquire Device (LIVE | STEPS) "Loads how many asks were applied, and then sees which tasks are cancelled. Those of disabled tenants end too.";
     "fill"     Group  AtomicLoad  "ready"   Acquire Device (LIVE | STEPS) "Loads an entry of a queue, and then sees the words of its cell.";
     "ready"    Group  AtomicStore "ready"   Release Device (LIVE | STEPS) "The same, for cells that were taken from a queue.";
-    "park"     Group  AtomicCas   "cells"   AcqRel  Device (LIVE | STEPS | LANE_STEPS) "Puts a task aside that waits for the host, after the words of its cell, unless the host has resumed it meanwhile.";
-    "ready"    Group  AtomicStore "ready"   Release Device (LIVE | STEPS | LANE_STEPS) "Shares a task that goes on with other groups.";
-    "finish"   Group  AtomicAnd   "cells"   AcqRel  Device (LIVE | STEPS | LANE_STEPS) "Ends the task of a cell, after the words of the cell.";
-    "over"     Group  Fence       ""        SeqCst  System (LIVE | STEPS | LANE_STEPS) "Stands between the effects of a task and its record, and between the end of its cell and the look for a fence that waits for it.";
-    "news"     Group  AtomicAdd   "front"   AcqRel  Device (LIVE | STEPS | LANE_STEPS | FENCES | MARKS) "Counts one more reason to follow the marks of a stripe, because a fence there waits for a cell.";
-    "news"     Group  AtomicAdd   "front"   AcqRel  Device (LIVE | STEPS | LANE_STEPS | FENCES | MARKS | PAIR) "The same in the other placement.";
-    "finish"   Group  AtomicAnd   "cells"   AcqRel  Device (LIVE | STEPS) "Ends a task that the host has cancelled.";
-    "over"     Group  Fence       ""        SeqCst  System (LIVE | STEPS) "The same for a task that the host has cancelled.";
-    "news"     Group  AtomicAdd   "front"   AcqRel  Device (LIVE | STEPS | FENCES | MARKS) "The same after a task that the host has cancelled.";
-    "news"     Group  AtomicAdd   "front"   AcqRel  Device (LIVE | STEPS | FENCES | MARKS | PAIR) "The same in the other placement.";
-    "park"     Group  AtomicCas   "cells"   AcqRel  Device (LIVE | STEPS) "Puts a task aside that the host has paused, unless the host has resumed it meanwhile.";
-    "ready"    Group  AtomicStore "ready"   Release Device (LIVE | STEPS) "Puts a task into its queue because its tenant is disabled.";
-    "park"     Group  AtomicCas   "cells"   AcqRel  Device (LIVE | STEPS | GROUP_STEPS) "The same, for a group-wide task.";
-    "ready"    Group  AtomicStore "ready"   Release Device (LIVE | STEPS | GROUP_STEPS) "The same, for a group-wide task.";
-    "finish"   Group  AtomicAnd   "cells"   AcqRel  Device (LIVE | STEPS | GROUP_STEPS) "The same, for a group-wide task.";
-    "over"     Group  Fence       ""        SeqCst  System (LIVE | STEPS | GROUP_STEPS) "The same, for a group-wide task.";
-    "news"     Group  AtomicAdd   "front"   AcqRel  Device (LIVE | STEPS | GROUP_STEPS | FENCES | MARKS) "The same, for a group-wide task.";
-    "news"     Group  AtomicAdd   "front"   AcqRel  Device (LIVE | STEPS | GROUP_STEPS | FENCES | MARKS | PAIR) "The same, for a group-wide task.";
+    "park"     Group  AtomicCas   "cells"   AcqRel  Device (LIVE | STEPS | ALONE | LANE_STEPS) "Puts a task aside that waits for the host, after the words of its cell, unless the host has resumed it meanwhile.";
+    "ready"    Group  AtomicStore "ready"   Release Device (LIVE | STEPS | ALONE | LANE_STEPS) "Shares a task that goes on with other groups.";
+    "finish"   Group  AtomicAnd   "cells"   AcqRel  Device (LIVE | STEPS | ALONE | LANE_STEPS) "Ends the task of a cell, after the words of the cell.";
+    "over"     Group  Fence       ""        SeqCst  System (LIVE | STEPS | ALONE | LANE_STEPS) "Stands between the effects of a task and its record, and between the end of its cell and the look for a fence that waits for it.";
+    "news"     Group  AtomicAdd   "front"   AcqRel  Device (LIVE | STEPS | ALONE | LANE_STEPS | FENCES | MARKS) "Counts one more reason to follow the marks of a stripe, because a fence there waits for a cell.";
+    "news"     Group  AtomicAdd   "front"   AcqRel  Device (LIVE | STEPS | ALONE | LANE_STEPS | FENCES | MARKS | PAIR) "The same in the other placement.";
+    "finish"   Group  AtomicAnd   "cells"   AcqRel  Device (LIVE | STEPS | ALONE) "Ends a task that the host has cancelled.";
+    "over"     Group  Fence       ""        SeqCst  System (LIVE | STEPS | ALONE) "The same for a task that the host has cancelled.";
+    "news"     Group  AtomicAdd   "front"   AcqRel  Device (LIVE | STEPS | ALONE | FENCES | MARKS) "The same after a task that the host has cancelled.";
+    "news"     Group  AtomicAdd   "front"   AcqRel  Device (LIVE | STEPS | ALONE | FENCES | MARKS | PAIR) "The same in the other placement.";
+    "park"     Group  AtomicCas   "cells"   AcqRel  Device (LIVE | STEPS | ALONE) "Puts a task aside that the host has paused, unless the host has resumed it meanwhile.";
+    "ready"    Group  AtomicStore "ready"   Release Device (LIVE | STEPS | ALONE) "Puts a task into its queue because its tenant is disabled.";
+    "park"     Group  AtomicCas   "cells"   AcqRel  Device (LIVE | STEPS | ALONE | GROUP_STEPS) "The same, for a group-wide task.";
+    "ready"    Group  AtomicStore "ready"   Release Device (LIVE | STEPS | ALONE | GROUP_STEPS) "The same, for a group-wide task.";
+    "finish"   Group  AtomicAnd   "cells"   AcqRel  Device (LIVE | STEPS | ALONE | GROUP_STEPS) "The same, for a group-wide task.";
+    "over"     Group  Fence       ""        SeqCst  System (LIVE | STEPS | ALONE | GROUP_STEPS) "The same, for a group-wide task.";
+    "news"     Group  AtomicAdd   "front"   AcqRel  Device (LIVE | STEPS | ALONE | GROUP_STEPS | FENCES | MARKS) "The same, for a group-wide task.";
+    "news"     Group  AtomicAdd   "front"   AcqRel  Device (LIVE | STEPS | ALONE | GROUP_STEPS | FENCES | MARKS | PAIR) "The same, for a group-wide task.";
+    "park"     Group  AtomicCas   "cells"   AcqRel  Device (LIVE | STEPS | TREES | LANE_STEPS) "Puts a task aside that the host has paused, unless the host has resumed it meanwhile.";
+    "ready"    Group  AtomicStore "ready"   Release Device (LIVE | STEPS | TREES | LANE_STEPS) "Puts a task into its queue because its tenant is disabled.";
+    "free cell" Group  AtomicOr    "free_cells" Release Device (LIVE | STEPS | TREES | LANE_STEPS | SPAWNS) "Gives cells back that a step has reserved and not used, and those of its children if it has ended with a fault.";
+    "come"     Group  AtomicLoad  "events"  Acquire Device (LIVE | STEPS | TREES | LANE_STEPS | EVENTS) "Loads the count of the event that a task is about to wait for.";
+    "park"     Group  AtomicCas   "cells"   AcqRel  Device (LIVE | STEPS | TREES | LANE_STEPS) "Counts the children of a step, and puts the task aside if it waits for the host, for its children or for an event, unless there is nothing to wait for any more.";
+    "enlist"   Group  AtomicCas   "waiters" Release Device (LIVE | STEPS | TREES | LANE_STEPS | EVENTS) "Puts the cell in front of the list of those that wait for the event, after the words of the cell.";
+    "again"    Group  Fence       ""        SeqCst  Device (LIVE | STEPS | TREES | LANE_STEPS | EVENTS) "Stands between the list and the second look at the count.";
+    "recheck"  Group  AtomicLoad  "events"  Acquire Device (LIVE | STEPS | TREES | LANE_STEPS | EVENTS) "Looks at the count again, because whoever has signalled meanwhile may not have found the cell in the list.";
+    "ready"    Group  AtomicStore "ready"   Release Device (LIVE | STEPS | TREES | LANE_STEPS | SPAWNS) "Puts the children of a step into a queue if too many cells have arrived at home, after the words of their cells.";
+    "ready"    Group  AtomicStore "ready"   Release Device (LIVE | STEPS | TREES | LANE_STEPS) "Shares a task that goes on with other groups.";
+    "childless" Group  AtomicLoad  "cells"   Acquire Device (LIVE | STEPS | TREES | LANE_STEPS) "Finds whether a task that ends has children left. If it has none, it ends after what they did.";
+    "keep end" Group  AtomicCas   "cells"   AcqRel  Device (LIVE | STEPS | TREES | LANE_STEPS) "Puts a task aside that has ended and whose children have not, after what it ends with.";
+    "free run" Group  AtomicOr    "free_instances" Release Device (LIVE | STEPS | TREES | LANE_STEPS | GRAPHS) "Gives the cells of all nodes of a graph back, after their results were read.";
+    "launched" Group  AtomicSub   "live_graphs" Release Device (LIVE | STEPS | TREES | LANE_STEPS | GRAPHS) "Takes a launch off the count, after the last look at the words of its graph.";
+    "finish"   Group  AtomicAnd   "cells"   AcqRel  Device (LIVE | STEPS | TREES | LANE_STEPS) "Ends the task of a cell, after the words of the cell.";
+    "over"     Group  Fence       ""        SeqCst  System (LIVE | STEPS | TREES | LANE_STEPS) "Stands between the effects of a task and its record, and between the end of its cell and the look for a fence that waits for it.";
+    "news"     Group  AtomicAdd   "front"   AcqRel  Device (LIVE | STEPS | TREES | LANE_STEPS | FENCES | MARKS) "Counts one more reason to follow the marks of a stripe, because a fence there waits for a cell.";
+    "news"     Group  AtomicAdd   "front"   AcqRel  Device (LIVE | STEPS | TREES | LANE_STEPS | FENCES | MARKS | PAIR) "The same in the other placement.";
+    "node"     Group  AtomicSub   "nodes_left" AcqRel  Device (LIVE | STEPS | TREES | LANE_STEPS | GRAPHS) "Takes a node that has ended off the count of predecessors of another. Whoever takes the last one off sees the results of all of them.";
+    "ready"    Group  AtomicStore "ready"   Release Device (LIVE | STEPS | TREES | LANE_STEPS | GRAPHS) "Puts that other node into a queue if too many cells have arrived at home, after its arguments.";
+    "free cell" Group  AtomicOr    "free_cells" Release Device (LIVE | STEPS | TREES | LANE_STEPS | SPAWNS) "Gives the cell of a spawned task back, after its result was stored for its parent.";
+    "child"    Group  AtomicSub   "cells"   AcqRel  Device (LIVE | STEPS | TREES | LANE_STEPS) "Takes a child that has ended off the count of its parent. Whoever takes the last one off sees what all of them did.";
+    "last"     Group  AtomicCas   "cells"   AcqRel  Device (LIVE | STEPS | TREES | LANE_STEPS) "Makes a parent go on that has waited for its children, or takes over one that has ended before them.";
+    "ready"    Group  AtomicStore "ready"   Release Device (LIVE | STEPS | TREES | LANE_STEPS) "Puts a parent that goes on into a queue if too many cells have arrived at home.";
+    "free cell" Group  AtomicOr    "free_cells" Release Device (LIVE | STEPS | TREES | GROUP_STEPS | SPAWNS) "The same, for a group-wide task.";
+    "come"     Group  AtomicLoad  "events"  Acquire Device (LIVE | STEPS | TREES | GROUP_STEPS | EVENTS) "The same, for a group-wide task.";
+    "park"     Group  AtomicCas   "cells"   AcqRel  Device (LIVE | STEPS | TREES | GROUP_STEPS) "The same, for a group-wide task.";
+    "enlist"   Group  AtomicCas   "waiters" Release Device (LIVE | STEPS | TREES | GROUP_STEPS | EVENTS) "The same, for a group-wide task.";
+    "again"    Group  Fence       ""        SeqCst  Device (LIVE | STEPS | TREES | GROUP_STEPS | EVENTS) "The same, for a group-wide task.";
+    "recheck"  Group  AtomicLoad  "events"  Acquire Device (LIVE | STEPS | TREES | GROUP_STEPS | EVENTS) "The same, for a group-wide task.";
+    "ready"    Group  AtomicStore "ready"   Release Device (LIVE | STEPS | TREES | GROUP_STEPS | SPAWNS) "The same, for a group-wide task.";
+    "ready"    Group  AtomicStore "ready"   Release Device (LIVE | STEPS | TREES | GROUP_STEPS) "The same, for a group-wide task.";
+    "childless" Group  AtomicLoad  "cells"   Acquire Device (LIVE | STEPS | TREES | GROUP_STEPS) "The same, for a group-wide task.";
+    "keep end" Group  AtomicCas   "cells"   AcqRel  Device (LIVE | STEPS | TREES | GROUP_STEPS) "The same, for a group-wide task.";
+    "free run" Group  AtomicOr    "free_instances" Release Device (LIVE | STEPS | TREES | GROUP_STEPS | GRAPHS) "The same, for a group-wide task.";
+    "launched" Group  AtomicSub   "live_graphs" Release Device (LIVE | STEPS | TREES | GROUP_STEPS | GRAPHS) "The same, for a group-wide task.";
+    "finish"   Group  AtomicAnd   "cells"   AcqRel  Device (LIVE | STEPS | TREES | GROUP_STEPS) "The same, for a group-wide task.";
+    "over"     Group  Fence       ""        SeqCst  System (LIVE | STEPS | TREES | GROUP_STEPS) "The same, for a group-wide task.";
+    "news"     Group  AtomicAdd   "front"   AcqRel  Device (LIVE | STEPS | TREES | GROUP_STEPS | FENCES | MARKS) "The same, for a group-wide task.";
+    "news"     Group  AtomicAdd   "front"   AcqRel  Device (LIVE | STEPS | TREES | GROUP_STEPS | FENCES | MARKS | PAIR) "The same, for a group-wide task.";
+    "node"     Group  AtomicSub   "nodes_left" AcqRel  Device (LIVE | STEPS | TREES | GROUP_STEPS | GRAPHS) "The same, for a group-wide task.";
+    "ready"    Group  AtomicStore "ready"   Release Device (LIVE | STEPS | TREES | GROUP_STEPS | GRAPHS) "The same, for a group-wide task.";
+    "free cell" Group  AtomicOr    "free_cells" Release Device (LIVE | STEPS | TREES | GROUP_STEPS | SPAWNS) "The same, for a group-wide task.";
+    "child"    Group  AtomicSub   "cells"   AcqRel  Device (LIVE | STEPS | TREES | GROUP_STEPS) "The same, for a group-wide task.";
+    "last"     Group  AtomicCas   "cells"   AcqRel  Device (LIVE | STEPS | TREES | GROUP_STEPS) "The same, for a group-wide task.";
+    "ready"    Group  AtomicStore "ready"   Release Device (LIVE | STEPS | TREES | GROUP_STEPS) "The same, for a group-wide task.";
     "ready"    Group  AtomicStore "ready"   Release Device (LIVE | STEPS) "Puts what a group has at home into the queues when the kernel ends.";
     "ready"    Group  AtomicStore "ready"   Release Device (LIVE | STEPS) "The same, for cells that have arrived and have no place at home yet.";
     "follow"   Group  AtomicLoad  "marks"   Acquire Device (FAR | DRAIN | FOLLOW | FENCES | FOLLOWS) "Loads a mark. The tasks that it covers have ended, even if the mark has not been counted yet.";
@@ -347,6 +457,23 @@ steps! {
     "show"     Group  Fence       ""        AcqRel  System (KINDS | FENCES | FOLLOWS) "Stands between the epoch and the fence's own record.";
     "front"    Group  AtomicStore "front"   Release Device (FAR | DRAIN | FOLLOW | FENCES | FOLLOWS) "Stores the frontier, after the marks below it were read.";
     "quiet"    Group  AtomicSub   "front"   AcqRel  Device (FAR | DRAIN | FOLLOW | FENCES | FOLLOWS) "Counts off the marks that were seen. The next group that follows the marks sees the frontier.";
+    "unlist"   Group  AtomicExchange "waiters" Acquire Device (WAKE | EVENTS) "Takes the whole list of tasks that wait for an event, and then sees the words of their cells.";
+    "stirred"  Group  AtomicLoad  "stirs"   Acquire Device (WAKE | EVENTS) "Loads how many tasks of the tenant were cancelled, and then sees their states.";
+    "come"     Group  AtomicLoad  "events"  Acquire Device (WAKE | EVENTS) "Loads the count. The tasks that it wakes see what was done before the signal.";
+    "let go"   Group  AtomicCas   "cells"   AcqRel  Device (WAKE | EVENTS) "Makes a task go on that need not wait any longer.";
+    "ready"    Group  AtomicStore "ready"   Release Device (WAKE | EVENTS) "Puts it into its queue, after the words of its cell.";
+    "enlist"   Group  AtomicCas   "waiters" Release Device (WAKE | EVENTS) "Puts the others back, after the words of their cells.";
+    "again"    Group  Fence       ""        SeqCst  Device (WAKE | EVENTS) "Stands between the list and the second look at both counts.";
+    "come"     Group  AtomicLoad  "events"  Acquire Device (WAKE | EVENTS) "Looks at the count again, because whoever has signalled meanwhile has found no list.";
+    "stirred"  Group  AtomicLoad  "stirs"   Acquire Device (WAKE | EVENTS) "The same, for whoever has cancelled a task meanwhile.";
+    "reserve"  Group  AtomicCas   "free_cells" Acquire Device (VERB | SPAWNS) "Takes free cells for children. What their last tasks did was before.";
+    "signal"   Group  AtomicAdd   "events"  Release Device (VERB | EVENTS) "Raises the count of an event, after everything that the task has done before.";
+    "rouse"    Group  Fence       ""        SeqCst  Device (VERB | EVENTS) "Stands between the count and the look for tasks that wait for it.";
+    "look up"  Group  Fence       ""        SeqCst  System (VERB | GRAPHS) "Stands between the count of launches of a graph and the look at the directory.";
+    "found"    Group  Fence       ""        Acquire System (VERB | GRAPHS) "Follows the place of a graph in the directory, and then sees the number of its use and its words.";
+    "take run" Group  AtomicCas   "free_instances" Acquire Device (VERB | GRAPHS) "Takes the cells for all nodes of a graph. What their last tasks did was before.";
+    "launched" Group  AtomicSub   "live_graphs" Release Device (VERB | GRAPHS) "Takes a launch off the count that has to wait or has a fault, after the last look at the words of its graph.";
+    "ready"    Group  AtomicStore "ready"   Release Device (VERB | GRAPHS) "Puts a node without predecessors into a queue if too many cells have arrived at home, after the words of its cell.";
     "leave"    Group  AtomicAdd   "front"   AcqRel  Device (DRAIN) "Says that a group has counted its last task. The last group to leave has seen all counts and reports them to the host.";
 }
 }
