@@ -8,11 +8,11 @@ use loom::thread::spawn;
 use super::plan::{Patience, Plain, Plan, holds};
 
 /// The bits of a cell's state, as in the kernel.
-const PHASE: u64 = 3;
+pub(crate) const PHASE: u64 = 3;
 pub(crate) const ENDED: u64 = 0;
 pub(crate) const LIVE: u64 = 1;
-const PARKED: u64 = 2;
-const CANCEL: u64 = 1 << 4;
+pub(crate) const PARKED: u64 = 2;
+pub(crate) const CANCEL: u64 = 1 << 4;
 const PAUSE: u64 = 1 << 5;
 const RESUMED: u64 = 1 << 6;
 const ASKED: u64 = CANCEL | PAUSE | RESUMED;

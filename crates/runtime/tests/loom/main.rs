@@ -7,9 +7,11 @@
 
 mod cells;
 mod drain;
+mod event;
 mod far;
 mod fence;
 mod future;
+mod graph;
 mod near;
 mod plan;
 mod queue;
@@ -17,6 +19,7 @@ mod reuse;
 mod rights;
 mod run;
 mod stop;
+mod tree;
 
 use pelton::protocol::step::TABLE;
 
@@ -25,8 +28,11 @@ use pelton::protocol::step::TABLE;
 /// - CANCEL writes only the opcode and the check, and a group that sees one without the other looks again.
 /// - Adoption changes a state with the same code as `park` and `apply`. The end of the cell's last task is known to the
 ///   group already, because the host has seen it before it published the slot.
+/// - A task that has waited for an event is let go by whoever has taken the list that it was in, and so has its words
+///   already.
+/// - Who finds by a second look that an event has come takes the list, and loads the count again.
 /// - Who looks for uses of cells on the host compares numbers and looks again later.
-const SPARE: &[&str] = &["cancel", "adopt", "begin use", "look use"];
+const SPARE: &[&str] = &["cancel", "adopt", "let go", "recheck", "begin use", "look use"];
 
 /// Checks that some exploration weakens every order of the table.
 #[test]
@@ -35,6 +41,10 @@ fn every_order_is_needed() {
         cells::PASSES,
         cells::ASKS,
         drain::LEAVE,
+        event::SIGNAL,
+        event::HOLD,
+        event::STIR,
+        event::AFTER,
         near::LAPS,
         near::COPIES,
         near::APART,
@@ -55,6 +65,13 @@ fn every_order_is_needed() {
         reuse::OLDER,
         reuse::EFFECTS,
         reuse::WAITS,
+        graph::NODES,
+        graph::REPLACE,
+        tree::JOIN,
+        tree::LATER,
+        tree::ENDS,
+        tree::CELLS,
+        tree::INSTANCES,
     ];
     let weakened = lists.concat();
     for step in TABLE.iter().filter(|step| step.orders() && !SPARE.contains(&step.name)) {
