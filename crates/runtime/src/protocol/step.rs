@@ -379,10 +379,10 @@ steps! {
     "rouse"    Group  Fence       ""        SeqCst  Device (NEAR | OWN | STEPS | EVENTS) "The same, by the first group where none keeps the control words.";
     "pass ask" Group  AtomicStore "applied" Release Device (NEAR | OWN | STEPS) "The same, by the first group where none keeps the control words.";
     "applied"  Group  AtomicStore "answers" Release System (NEAR | OWN | STEPS) "The same, by the first group where none keeps the control words.";
-    "ready"    Group  AtomicStore "ready"   Release Device (LIVE | STEPS) "Puts a cell that has arrived at home into its queue if it finds no free place, after the words of the cell.";
+    "ready"    Group  AtomicStore "ready"   Release Device (LIVE | STEPS | ALONE) "Puts a cell that has arrived at home into its queue if it finds no free place, after the words of the cell.";
     "heed ask" Group  AtomicLoad  "applied" Acquire Device (LIVE | STEPS) "Loads how many asks were applied, and then sees which tasks are cancelled. Those of disabled tenants end too.";
     "fill"     Group  AtomicLoad  "ready"   Acquire Device (LIVE | STEPS) "Loads an entry of a queue, and then sees the words of its cell.";
-    "ready"    Group  AtomicStore "ready"   Release Device (LIVE | STEPS) "The same, for cells that were taken from a queue.";
+    "ready"    Group  AtomicStore "ready"   Release Device (LIVE | STEPS) "Puts a cell that was taken from a queue or has arrived at home into its queue if it finds no free place, after the words of the cell.";
     "park"     Group  AtomicCas   "cells"   AcqRel  Device (LIVE | STEPS | ALONE | LANE_STEPS) "Puts a task aside that waits for the host, after the words of its cell, unless the host has resumed it meanwhile.";
     "ready"    Group  AtomicStore "ready"   Release Device (LIVE | STEPS | ALONE | LANE_STEPS) "Shares a task that goes on with other groups.";
     "finish"   Group  AtomicAnd   "cells"   AcqRel  Device (LIVE | STEPS | ALONE | LANE_STEPS) "Ends the task of a cell, after the words of the cell.";
@@ -425,6 +425,7 @@ steps! {
     "child"    Group  AtomicSub   "cells"   AcqRel  Device (LIVE | STEPS | TREES | LANE_STEPS) "Takes a child that has ended off the count of its parent. Whoever takes the last one off sees what all of them did.";
     "last"     Group  AtomicCas   "cells"   AcqRel  Device (LIVE | STEPS | TREES | LANE_STEPS) "Makes a parent go on that has waited for its children, or takes over one that has ended before them.";
     "ready"    Group  AtomicStore "ready"   Release Device (LIVE | STEPS | TREES | LANE_STEPS) "Puts a parent that goes on into a queue if too many cells have arrived at home.";
+    "ready"    Group  AtomicStore "ready"   Release Device (LIVE | STEPS | TREES | LANE_STEPS) "The same, for a task that the lane could have gone on with if its group did not share its home.";
     "free cell" Group  AtomicOr    "free_cells" Release Device (LIVE | STEPS | TREES | GROUP_STEPS | SPAWNS) "The same, for a group-wide task.";
     "come"     Group  AtomicLoad  "events"  Acquire Device (LIVE | STEPS | TREES | GROUP_STEPS | EVENTS) "The same, for a group-wide task.";
     "park"     Group  AtomicCas   "cells"   AcqRel  Device (LIVE | STEPS | TREES | GROUP_STEPS) "The same, for a group-wide task.";
@@ -446,6 +447,7 @@ steps! {
     "free cell" Group  AtomicOr    "free_cells" Release Device (LIVE | STEPS | TREES | GROUP_STEPS | SPAWNS) "The same, for a group-wide task.";
     "child"    Group  AtomicSub   "cells"   AcqRel  Device (LIVE | STEPS | TREES | GROUP_STEPS) "The same, for a group-wide task.";
     "last"     Group  AtomicCas   "cells"   AcqRel  Device (LIVE | STEPS | TREES | GROUP_STEPS) "The same, for a group-wide task.";
+    "ready"    Group  AtomicStore "ready"   Release Device (LIVE | STEPS | TREES | GROUP_STEPS) "The same, for a group-wide task.";
     "ready"    Group  AtomicStore "ready"   Release Device (LIVE | STEPS | TREES | GROUP_STEPS) "The same, for a group-wide task.";
     "ready"    Group  AtomicStore "ready"   Release Device (LIVE | STEPS) "Puts what a group has at home into the queues when the kernel ends.";
     "ready"    Group  AtomicStore "ready"   Release Device (LIVE | STEPS) "The same, for cells that have arrived and have no place at home yet.";
