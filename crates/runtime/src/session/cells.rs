@@ -144,6 +144,15 @@ impl SessionCells {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)[producer as usize] = cells;
     }
 
+    /// Writes any word as what the task of a cell waits for before its first step, if there are events and the cell is that
+    /// of a producer.
+    #[cfg(feature = "inject")]
+    pub(super) fn write_condition(&self, cell: u32, condition: u64) {
+        if let Some(word) = self.conditions.as_ref().and_then(|words| words.get(cell as usize)) {
+            word.store(condition, Ordering::Relaxed);
+        }
+    }
+
     /// Lets the cells of all producers that are not in use count their uses from a number on.
     #[cfg(feature = "inject")]
     pub(super) fn count_uses_from(&self, uses: u64) {

@@ -14,7 +14,7 @@ use super::run::KernelRun;
 use super::ticket::Ticket;
 use crate::error::{Error, SubmitError};
 use crate::kernel::BufferId;
-use crate::kernel::cells::cell_state;
+use crate::kernel::cells::{CELL_SHIFT, cell_state};
 use crate::protocol::control;
 use crate::protocol::slot::{self, generation_at};
 use crate::ring::SlotLines;
@@ -39,6 +39,24 @@ impl Producer {
             Some(cell) => publish_in_cell(to, position, task, (cell, false)),
             None => to.publish(position, task),
         })
+    }
+
+    /// Submits a task in a slot that names this cell, or none, and that says that the task waits for an event before its first
+    /// step. The word is what the host has written as the condition, if the session has events and the cell is that of a
+    /// producer. The ticket is that of the slot.
+    pub fn submit_with_condition(
+        &mut self,
+        task: Task,
+        cell: Option<u32>,
+        condition: u64,
+    ) -> Result<Ticket, SubmitError> {
+        let cells = self.share.rings.cells.as_ref();
+        if let Some((cells, cell)) = cells.zip(cell) {
+            cells.write_condition(cell, condition);
+        }
+        // A number that no cell can have is written as that of no cell.
+        let cell = cell.unwrap_or(u32::MAX >> CELL_SHIFT);
+        self.submit_with(task, |to, position, task| publish_in_cell(to, position, task, (cell, true)))
     }
 }
 

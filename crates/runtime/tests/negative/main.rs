@@ -29,6 +29,7 @@ mod shares;
 mod spread;
 mod tenants;
 mod torn;
+mod trees;
 mod turns;
 mod wide;
 
@@ -45,7 +46,7 @@ fn main() -> ExitCode {
     }
     let themes = themes![
         asks, cells, counts, ends, fences, futures, hostile, imports, iterators, packed, payload, pressure,
-        prints, rights, runs, shares, spread, tenants, torn, turns, wide,
+        prints, rights, runs, shares, spread, tenants, torn, trees, turns, wide,
     ];
     let mut all = Vec::new();
     for name in ["cpu", "reference", "apart", "cuda"] {
