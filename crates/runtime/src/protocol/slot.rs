@@ -42,7 +42,7 @@ words! {
     OPCODE   1       Both    "The operation to run. In a live ring, words 0 and 1 are stored as one unit of 8 bytes.";
     TENANT   2       Drained "The tenant whose task it is. In a live ring, the owner of the ring is the tenant.";
     CHECK    2       Live    "The xor of the other fifteen words, each rotated left by its own number.";
-    PRIORITY 3       Both    "The priority, from 0 to 4, in bits 0-7. In a live ring, bits 8-31 hold the number of the task's cell and one more, or 0 if the task has no cell.";
+    PRIORITY 3       Both    "The priority, from 0 to 4, in bits 0-6. In a live ring, bit 7 says that the task waits for an event before its first step, and bits 8-31 hold the number of the task's cell and one more, or 0 if the task has no cell.";
     ARG      4 [12]  Both    "The arguments of the task.";
 }
 
