@@ -170,6 +170,8 @@ fn operations_must_be_ones_that_a_node_can_run() {
         Opcode::LOAD_MISS,
         Opcode::PRINTF,
         Opcode::PACKED_SLOT,
+        Opcode::LAUNCH_GRAPH,
+        Opcode::SIGNAL,
         Opcode::CANCEL,
         Opcode::SHUTDOWN,
     ];

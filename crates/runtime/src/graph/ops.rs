@@ -11,6 +11,11 @@ const NOT_NODES: &[(Opcode, &str)] = &[
     (Opcode::BATCH_FENCE, "it waits for the slots before its own, and a node has no slot; edges order nodes"),
     (Opcode::PRINTF, "its line names the slot of the task, and a node has no slot"),
     (Opcode::PACKED_SLOT, "it packs several operations into one slot; make each of them a node"),
+    (
+        Opcode::LAUNCH_GRAPH,
+        "only a task that was submitted can launch a graph; make the nodes of both one graph",
+    ),
+    (Opcode::SIGNAL, "only a task in a slot signals by an opcode; let the handler of a node call `signal`"),
     (Opcode::CANCEL, "it takes back a task that waits in a ring"),
     (Opcode::SHUTDOWN, "it ends the pass over a drained batch"),
 ];
