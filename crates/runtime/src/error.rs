@@ -103,8 +103,8 @@ pub enum Error {
         /// How many events each tenant has.
         events: u32,
     },
-    /// A ticket was given to a session that is not the one that its task was submitted to.
-    #[error("the ticket belongs to another session")]
+    /// A ticket or a graph was given to a session that it does not belong to.
+    #[error("it belongs to another session")]
     OtherSession,
     /// Some tasks had not ended when the deadline passed. They may be waited for again.
     #[error("{left} tasks had not ended by the deadline")]

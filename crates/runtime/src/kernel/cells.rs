@@ -52,7 +52,7 @@ pub(crate) mod cell_state {
     pub(crate) const ENDED: u64 = 0;
     /// The task runs or is ready to run.
     pub(crate) const LIVE: u64 = 1;
-    /// The task waits for the host.
+    /// The task waits: for the host, for its children, or for an event, as the bits from [`WAITS`] on say.
     pub(crate) const PARKED: u64 = 2;
     /// The host has asked that the task end.
     pub(crate) const CANCEL: u64 = 1 << 4;

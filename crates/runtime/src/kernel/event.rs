@@ -17,7 +17,8 @@
 //! tenant has a count of its tasks that were cancelled, so that whoever holds a list notices.
 //!
 //! Looking at a list takes time in proportion to its length, so a signal of an event for which many tasks wait in vain is
-//! expensive. It is their own tenant's time.
+//! expensive. If a task signals, that is its own tenant's time. Signals and cancels of the host are applied by one lane for
+//! all tenants, so they may delay those of others.
 
 use pelton_ir::builder::{Buf, FunctionBuilder, Val};
 use pelton_ir::types::{Order, Scope};

@@ -3,7 +3,7 @@
 //! The host puts the [words](crate::protocol::graph) of graphs into device memory while the kernel runs, and a
 //! *directory* says where each graph begins. A task of the opcode LAUNCH_GRAPH names a graph and gives its parameters. Its
 //! group makes an *instance* of the graph, with all lanes at once: a block of cells, one per node, which is taken whole or
-//! not at all. If no block is free, the task waits among others that are ready and holds nothing but its own cell.
+//! not at all. If no block is free, the task yields and tries again, and holds nothing but its own cell meanwhile.
 //!
 //! The nodes are children of the task that has launched them. So everything that is said of [trees](super::tree) holds for
 //! them: the task ends after the last of them, cancelling it cancels them, and a node waits in the queue of the more urgent
@@ -15,7 +15,7 @@
 //! release, so that lane sees the results of all predecessors.
 //!
 //! **Faults.** After the first fault of a node, the other nodes are skipped: they end without taking a step when their turn
-//! comes, and are counted like all others. So the record comes after the last node in any case. It has the code of the
+//! comes, and are counted like all others. A node that waits for an event is skipped when the event has come. So the record comes after the last node in any case. It has the code of the
 //! first fault, and otherwise the result of the node that the graph names.
 //!
 //! **Removing a graph.** A directory entry has the number of its use, and so has the task that launches. Whoever makes an
@@ -52,6 +52,9 @@ pub(crate) const MAX_GRAPHS: u32 = 1024;
 
 /// How many bits of the argument that names a graph hold its number. The bits above hold the number of the use.
 pub(crate) const GRAPH_BITS: u32 = MAX_GRAPHS.ilog2();
+
+/// How many arguments of a node are filled at once. More would take too many registers.
+const ARGS_AT_ONCE: u32 = 4;
 
 /// The words of a directory entry.
 pub(crate) mod entry_word {
@@ -263,13 +266,11 @@ impl<'k> GraphRunner<'k> {
     fn fill_node<'b>(self, f: &'b FunctionBuilder<'b>, instance: Instance<'b>, node: U32<'b>) {
         let (cell, row) = (instance.base + node, node_row(instance.graph, node));
         let kinds = self.word(f, row + graph::KINDS);
-        let words: Vec<U32<'b>> =
-            (0..graph::ARGS as u32).map(|k| self.word(f, row + (graph::ARG + k))).collect();
-        // No branch depends on what an argument is, so that all loads are under way at once. A load beyond a buffer gives 0.
-        let argument = |k: usize| {
-            let (value, kind) = (words[k], (kinds >> (k as u32 * KIND_BITS)) & ((1 << KIND_BITS) - 1));
-            let among =
-                |kind_wanted: ArgKind, at: U32<'b>| f.select(kind.eq(kind_wanted.code()), at, u32::MAX);
+        // No branch depends on what an argument is, so that several loads are under way at once. A load beyond a buffer
+        // gives 0.
+        let argument = |k: U32<'b>, value: U32<'b>| {
+            let kind = (kinds >> (k * KIND_BITS)) & ((1 << KIND_BITS) - 1);
+            let among = |wanted: ArgKind, at: U32<'b>| f.select(kind.eq(wanted.code()), at, u32::MAX);
             // The first argument of the task that launches names the graph.
             let at = value + (slot::ARG + 1);
             let line = among(ArgKind::Parameter, instance.root * LINE + at / 2);
@@ -279,11 +280,15 @@ impl<'k> GraphRunner<'k> {
             let result = f.cast::<u32>(f.load(end) >> 32);
             f.select(kind.eq(ArgKind::Constant.code()), value, parameter | result)
         };
-        let args: Vec<U32<'b>> = (0..graph::ARGS).map(argument).collect();
-        for (word, pair) in (slot::ARG / 2..).zip(args.chunks(2)) {
-            let pair = f.cast::<u64>(pair[0]) | f.cast::<u64>(pair[1]) << 32;
-            f.store(self.cells.lines.at(cell * LINE + word), pair);
-        }
+        f.range((0u32, graph::ARGS as u32, ARGS_AT_ONCE), (), |_, first, ()| {
+            let at = row + first + graph::ARG;
+            let values = (0..ARGS_AT_ONCE).map(|k| self.word(f, at + k)).collect::<Vec<_>>();
+            let args: Vec<U32<'b>> = (0..).zip(values).map(|(k, value)| argument(first + k, value)).collect();
+            for (word, pair) in (0..).zip(args.chunks(2)) {
+                let pair = f.cast::<u64>(pair[0]) | f.cast::<u64>(pair[1]) << 32;
+                f.store(self.cells.lines.at(cell * LINE + slot::ARG / 2 + first / 2 + word), pair);
+            }
+        });
         f.atomic_store(Order::Relaxed, Scope::Device, self.cells.states.at(cell), cell_state::LIVE);
     }
 
@@ -311,7 +316,8 @@ impl<'k> GraphRunner<'k> {
         let list = node_row(instance.graph, nodes) + first;
         // A group with much to do spreads nodes that become ready over all of its lanes.
         let few = (self.kernel.layout.lanes / 8).max(1);
-        let goes_on = f.load(self.cells.words.at(home_word::COUNT)).le(few);
+        let goes_on =
+            f.atomic_load(Order::Relaxed, Scope::Group, self.cells.words.at(home_word::COUNT)).le(few);
         f.range((f.lit(0), count, f.lit(1)), next, |_, k, next| {
             let successor = self.word(f, list + k);
             let ready = instance.base + successor;

@@ -15,7 +15,6 @@
 //!   [strides](super::stride) explain. The time of a tenant advances with every cell that the group takes from its
 //!   queues. So while several tenants have cells that wait, a group divides the places of its home among them by weight,
 //!   up to what one full home takes before it is shared. If their steps are alike, this divides the steps too.
-
 //!
 //! **Disabled tenants.** Cells of a tenant whose mask is 0 stay in its queues. But when the host has asked something of any
 //! cell, groups go through these queues once: they take the cells that waited when they heard of it, end those whose tasks
@@ -96,8 +95,8 @@ impl CellServer<'_> {
         }
         f.barrier();
         let none = || (f.lit(0), f.lit(0));
-        if kernel.trees.is_some() {
-            let choose = || self.choose_queue_beside_arrivals(f, cells);
+        if let Some(tree) = &kernel.trees {
+            let choose = || self.choose_queue_beside_arrivals(f, cells, tree);
             let (queue, wanted) = f.choose(f.lane().eq(0), choose, none);
             let wanted = f.group_broadcast(wanted, 0);
             f.when(wanted.ne(0), || self.take_entries(f, cells, (f.group_broadcast(queue, 0), wanted)));

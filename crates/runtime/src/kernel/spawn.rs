@@ -157,8 +157,9 @@ pub(super) fn make_child<'b>(
 /// bits of the children that come to be.
 pub(super) fn settle_children<'b>(
     f: &'b FunctionBuilder<'b>,
+    kernel: &KernelContext<'_>,
     tree: &TreeContext,
-    place: U32<'b>,
+    (place, tenant): (U32<'b>, U32<'b>),
     well: Val<'b, bool>,
 ) -> U64<'b> {
     let Some(spawn) = &tree.spawn else { return f.lit(0u64) };
@@ -169,6 +170,7 @@ pub(super) fn settle_children<'b>(
             let word = f.load(spawn.words.at(place)) - 1;
             // Pairs with the acquire of whoever reserves the cells next.
             f.atomic_or(Order::Release, Scope::Device, spawn.free.at(word), unused);
+            Credit::new(f, kernel, tenant).give(f, kernel, f.popcount(unused));
         });
         f.store(spawn.reserved.at(place), 0u64);
         f.store(spawn.made.at(place), 0u64);

@@ -20,7 +20,8 @@
 //! its whole tree has ended, a fence that waits for the root waits for its tree, and no cell of a tree outlives its root.
 //! This is also why every task may look at the state of its root without further ado.
 //!
-//! **Cancelling** a root cancels its tree: every task looks at the state of its root before it takes a step.
+//! **Cancelling** a root cancels its tree: every task looks at the state of its root before each turn, so
+//! a few steps may still follow.
 //!
 //! **Faults of children** are counted. A handler that imports `child_faults` can see how many there were. A task of any
 //! other handler ends with the fault CHILD as soon as one of its children has ended with a fault.
@@ -300,19 +301,19 @@ impl CellServer<'_> {
         let faults = f.atomic_load(Order::Relaxed, Scope::Device, tree.link(cell, tree_word::FAULTS));
         let cancelled = ((seen | root) & cell_state::CANCEL).ne(0);
         let entries = || self.table.entries.iter().filter(|entry| entry.stepped.is_some());
-        let blind = entries().filter(|entry| !entry.sees_faults);
-        let blind = blind.fold(f.lit(false), |some, entry| some | op.eq(entry.op.code()));
-        let bereft = blind & faults.ne(0);
+        let ignores_faults = entries().filter(|entry| !entry.sees_faults);
+        let ignores_faults = ignores_faults.fold(f.lit(false), |some, entry| some | op.eq(entry.op.code()));
+        let child_failed = ignores_faults & faults.ne(0);
         // The window that took a task from its slot has checked its rights. Those of a spawned task are checked here.
         let spawned = cell.ge(self.kernel.layout.producer_cell_count());
         let known = entries().fold(f.lit(false), |some, entry| some | op.eq(entry.op.code()));
         let denied = spawned & steps.eq(0) & mask.ne(0) & !(known & allows(f, mask, op));
         let skipped = GraphRunner::new(self.kernel).map_or(f.lit(false), |graphs| graphs.is_skipped(f, cell));
         let cancelled = cancelled | skipped;
-        let ends = cancelled | bereft | denied;
+        let ends = cancelled | child_failed | denied;
         let status = f.select(cancelled, Status::Cancelled.code(), Status::Fault.code());
         let refused = f.select(known, FaultCode::DENIED.code(), FaultCode::UNKNOWN.code());
-        let value = f.select(bereft, FaultCode::CHILD.code(), refused);
+        let value = f.select(child_failed, FaultCode::CHILD.code(), refused);
         let value = f.select(cancelled, steps, value);
         let end = StepEnd { ends, status, value, stays: f.lit(false), next: f.lit(0) };
         (ends | (seen & cell_state::PAUSE).ne(0) | mask.eq(0), end)
@@ -364,7 +365,7 @@ impl CellServer<'_> {
             let level = f.cast::<u64>(asked >> outcome::LEVEL_SHIFT);
             f.atomic_store(Order::Relaxed, Scope::Device, tree.link(cell, tree_word::LEVEL), level);
         });
-        let children = spawn::settle_children(f, tree, place, well);
+        let children = spawn::settle_children(f, kernel, tree, (place, task.tenant), well);
         let waits = kind.ge(outcome::PARK);
         let changes = waits | children.ne(0);
         let ready =
@@ -453,7 +454,11 @@ impl CellServer<'_> {
             },
             || f.lit(false),
         );
-        f.choose(kept, || next, || self.end_tree_task(f, cells, tree, (cell, next), (status, value)))
+        let end = || {
+            let end = self.with_faults_of_children(f, cells, tree, cell, (status, value));
+            self.end_tree_task(f, cells, tree, (cell, next), end)
+        };
+        f.choose(kept, || next, end)
     }
 
     /// Ends a task all of whose children have ended, and then its parent, if that has waited for nothing else, and so on.
@@ -501,7 +506,7 @@ impl CellServer<'_> {
             );
             f.when(!claimed, || up.leave(next));
             let end = f.load(tree.link(parent, tree_word::END));
-            let (status, value) = self.last_word(f, cells, tree, parent, end);
+            let (status, value) = self.final_outcome(f, cells, tree, parent, end);
             (parent, status, value, next)
         })
     }
@@ -528,7 +533,7 @@ impl CellServer<'_> {
     }
 
     /// The status and the value of a task that has ended before its children, now that these have ended too.
-    fn last_word<'b>(
+    fn final_outcome<'b>(
         self,
         f: &'b FunctionBuilder<'b>,
         cells: &CellBuffers,
@@ -537,19 +542,34 @@ impl CellServer<'_> {
         end: U64<'b>,
     ) -> (U32<'b>, U32<'b>) {
         let (status, value) = (f.cast::<u32>(end), f.cast::<u32>(end >> 32));
+        let own = f.atomic_load(Order::Relaxed, Scope::Device, cells.states.at(cell));
+        let root = tree.root_state(f, cells, cell);
+        let well = status.eq(Status::Done.code());
+        let cancelled = well & ((own | root) & cell_state::CANCEL).ne(0);
+        let steps = f.cast::<u32>(f.load(fact(cells, cell, cell_fact::STEPS)));
+        let (status, value) = self.with_faults_of_children(f, cells, tree, cell, (status, value));
+        (f.select(cancelled, Status::Cancelled.code(), status), f.select(cancelled, steps, value))
+    }
+
+    /// The status and the value of a task that ends after all of its children: the fault CHILD if one of them has ended with
+    /// a fault, unless the task has a fault of its own or its handler sees those of its children.
+    fn with_faults_of_children<'b>(
+        self,
+        f: &'b FunctionBuilder<'b>,
+        cells: &CellBuffers,
+        tree: &TreeContext,
+        cell: U32<'b>,
+        (status, value): (U32<'b>, U32<'b>),
+    ) -> (U32<'b>, U32<'b>) {
         let op = f.cast::<u32>(f.load(cells.lines.at(cell * LINE)) >> 32);
         let sees = self.table.entries.iter().filter(|entry| entry.sees_faults);
         let sees = sees.fold(f.lit(false), |some, entry| some | op.eq(entry.op.code()));
         let faults = f.atomic_load(Order::Relaxed, Scope::Device, tree.link(cell, tree_word::FAULTS));
-        let own = f.atomic_load(Order::Relaxed, Scope::Device, cells.states.at(cell));
-        let root = tree.root_state(f, cells, cell);
-        let well = status.eq(Status::Done.code());
-        let bereft = well & !sees & faults.ne(0);
-        let cancelled = well & ((own | root) & cell_state::CANCEL).ne(0);
-        let steps = f.cast::<u32>(f.load(fact(cells, cell, cell_fact::STEPS)));
-        let status = f.select(bereft, Status::Fault.code(), status);
-        let value = f.select(bereft, FaultCode::CHILD.code(), value);
-        (f.select(cancelled, Status::Cancelled.code(), status), f.select(cancelled, steps, value))
+        let child_failed = status.eq(Status::Done.code()) & !sees & faults.ne(0);
+        (
+            f.select(child_failed, Status::Fault.code(), status),
+            f.select(child_failed, FaultCode::CHILD.code(), value),
+        )
     }
 
     /// Chooses the queue from which cells are taken, and how many, beside the cells that have arrived. Decides what is shared
@@ -558,6 +578,7 @@ impl CellServer<'_> {
         self,
         f: &'b FunctionBuilder<'b>,
         cells: &CellBuffers,
+        tree: &TreeContext,
     ) -> (U32<'b>, U32<'b>) {
         let layout = &self.kernel.layout;
         let word = |at: u32| cells.words.at(at);
@@ -576,7 +597,7 @@ impl CellServer<'_> {
         f.store(word(home_word::OTHERS), others);
         let last = (turns % TURNS_AT_HOME).eq(TURNS_AT_HOME - 1);
         let crowded = others.ne(0) | (kept + wanted).gt(room);
-        let foreign = || f.choose(kept.ne(0), || self.do_others_wait(f, cells, kept), || f.lit(false));
+        let foreign = || f.choose(kept.ne(0), || self.do_others_wait(f, cells, tree, kept), || f.lit(false));
         let foreign = f.choose(last & others.ne(0), foreign, || f.lit(false));
         let shares = f.select(foreign, f.lit(share::EVERYTHING), share::PLACES);
         f.store(word(home_word::SHARES), f.select(last & crowded, shares, share::NOTHING));
@@ -590,13 +611,16 @@ impl CellServer<'_> {
         self,
         f: &'b FunctionBuilder<'b>,
         cells: &CellBuffers,
+        tree: &TreeContext,
         arrived: U32<'b>,
     ) -> Val<'b, bool> {
         let layout = &self.kernel.layout;
-        let owner = f.load(cells.lines.at(f.load(cells.arrivals.at(arrived - 1)) * LINE + 1));
+        let cell = f.load(cells.arrivals.at(arrived - 1));
+        let owner = f.load(cells.lines.at(cell * LINE + 1));
+        let (tenant, level) = (f.cast::<u32>(owner), f.cast::<u32>(owner >> 32));
         let own = match layout.levels {
-            1 => f.cast::<u32>(owner),
-            levels => f.cast::<u32>(owner) * levels + f.cast::<u32>(owner >> 32),
+            1 => tenant,
+            levels => tenant * levels + tree.urgency(f, cell, level),
         };
         f.range((0u32, layout.queue_count(), 1u32), f.lit(false), |_, queue, some| {
             some | (queue.ne(own) & f.load(cells.waiting.at(queue)).ne(0))

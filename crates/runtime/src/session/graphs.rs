@@ -1,7 +1,7 @@
 //! The graphs of a session: they are copied to the device while the kernel runs, launched any number of times, and removed.
 
 use std::sync::atomic::{Ordering, fence};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Session;
 use crate::deadline::{Deadline, PollBackoff};
@@ -47,6 +47,8 @@ pub struct SessionGraph {
     pub parameters: u32,
     number: u32,
     use_number: u32,
+    /// Which session has taken it.
+    session: usize,
 }
 
 impl SessionGraph {
@@ -83,7 +85,19 @@ struct GraphPlaces {
     uses: Vec<u32>,
 }
 
+impl GraphTable {
+    fn lock(&self) -> MutexGuard<'_, GraphPlaces> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl GraphPlaces {
+    /// Returns whether a graph is still there, and was not removed or replaced.
+    fn has(&self, graph: &SessionGraph) -> bool {
+        let at = graph.number as usize;
+        self.used.get(at).is_some_and(|(_, len)| *len > 0) && self.uses[at] == graph.use_number
+    }
+
     /// Finds room for a graph of so many words. Returns its number and its first word.
     fn take(&mut self, count: u32, words: u32) -> Option<(u32, u32)> {
         let mut taken: Vec<(u32, u32)> = self.used.iter().copied().filter(|(_, len)| *len > 0).collect();
@@ -129,7 +143,7 @@ impl Session {
         };
         let mut words = checked.words().to_vec();
         words[graph::TENANT as usize] = tenant;
-        let mut places = self.graphs.places.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut places = self.graphs.lock();
         let room = places.take(words.len() as u32, layout.words);
         let (number, first) = room.ok_or_else(|| Error::GraphRoom { name: name(), words: words.len() })?;
         let use_number = places.uses[number as usize];
@@ -143,7 +157,14 @@ impl Session {
             places.used[number as usize] = (0, 0);
             return Err(error);
         }
-        Ok(SessionGraph { name: name(), tenant, parameters: graph.parameters, number, use_number })
+        Ok(SessionGraph {
+            name: name(),
+            tenant,
+            parameters: graph.parameters,
+            number,
+            use_number,
+            session: self.graph_owner(),
+        })
     }
 
     /// Takes a graph away from the session, after waiting for launches that are under way. A launch that has not begun ends
@@ -151,16 +172,20 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// [`Error::Late`] if launches of the graph were still under way when the deadline passed; the graph is not launched
-    /// again, and may be removed again to wait for them. [`Error::Device`] if the device's memory cannot be read.
+    /// [`Error::OtherSession`] if another session has taken the graph. [`Error::Late`] if launches of the graph were still
+    /// under way when the deadline passed; the graph is not launched again, and may be removed again to wait for them. [`Error::Device`] if the device's memory cannot be read.
     pub fn remove_graph(&self, graph: &SessionGraph, deadline: impl Into<Deadline>) -> Result<(), Error> {
         let (deadline, number) = (deadline.into().started(), graph.number);
-        let mut places = self.graphs.places.lock().unwrap_or_else(PoisonError::into_inner);
-        let there = places.used.get(number as usize).is_some_and(|(_, len)| *len > 0);
-        if !there || places.uses[number as usize] != graph.use_number {
-            return Ok(());
+        if graph.session != self.graph_owner() {
+            return Err(Error::OtherSession);
         }
-        self.set_entry(number, entry_word::FIRST, 0)?;
+        {
+            let places = self.graphs.lock();
+            if !places.has(graph) {
+                return Ok(());
+            }
+            self.set_entry(number, entry_word::FIRST, 0)?;
+        }
         // Stands between the directory and the look at the count of instances.
         fence(Ordering::SeqCst);
         let mut backoff = PollBackoff::default();
@@ -170,7 +195,11 @@ impl Session {
             if live[0] == 0 || !self.rings().state.is_running() {
                 // Pairs with the release of the last launch to end: it has read the words that may be written again now.
                 fence(Ordering::Acquire);
-                places.used[number as usize] = (0, 0);
+                let mut places = self.graphs.lock();
+                // Another thread may have removed the graph at the same time, and its number may be in use again.
+                if places.has(graph) {
+                    places.used[number as usize] = (0, 0);
+                }
                 return Ok(());
             }
             if deadline == Deadline::Now || backoff.is_slow() && deadline.has_passed() {
@@ -181,6 +210,11 @@ impl Session {
             }
             backoff.pause();
         }
+    }
+
+    /// Returns a number that no other session of this process has at the same time.
+    fn graph_owner(&self) -> usize {
+        Arc::as_ptr(&self.served.rings) as usize
     }
 
     /// Writes a word of the directory entry of a graph.

@@ -198,7 +198,7 @@ impl fmt::Display for CellSnapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let CellSnapshot { total, used, live, waiting, paused, joining, awaiting_events, .. } = self;
         write!(f, "{:<11}{used} of {total} used, {live} live, {waiting} waiting, {paused} paused", "cells")?;
-        if self.steps.waits > 0 {
+        if joining + awaiting_events > 0 {
             write!(f, ", {joining} waiting for children, {awaiting_events} for events")?;
         }
         if self.steps.spawned > 0 {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use pelton::kernel::handler_trees::Child;
 use pelton::protocol::FaultCode;
-use pelton::{Deadline, Handler, Opcode, Session, Spec, Task, TaskError, Tenant};
+use pelton::{Deadline, Geometry, Handler, Opcode, Session, Spec, Task, TaskError, Tenant};
 
 use crate::everywhere::{LONG, everywhere};
 
@@ -332,4 +332,55 @@ fn a_session_stops_in_the_middle_of_a_tree(session: &Session, shape: &str) {
         .map(|_| producer.submit(Task::new(session.opcode("chain").unwrap()).args([9])).unwrap())
         .collect();
     assert_eq!(tickets[0].wait(Deadline::Now), Err(TaskError::Late), "{shape}");
+}
+
+/// A task whose child faults before the task itself ends has the fault too, however the two end.
+#[test]
+fn a_fault_of_a_child_is_never_lost() {
+    // The parent spawns, yields as often as its second argument says, and ends without waiting.
+    let careless = Handler::lane_wide(|task| {
+        let (f, left) = (task.body(), task.frame_word());
+        task.step(|| {
+            f.when(!task.reserve_children(1), || task.fault(0x111));
+            task.spawn(Child::with_opcode(&task, task.arg(0)).args([f.lit(0x123)]));
+            left.store(task.arg(1));
+            task.yield_to_step(1);
+        });
+        task.step(|| {
+            let now = left.load();
+            f.when(now.ne(0), || {
+                left.store(now - 1);
+                task.yield_now();
+            });
+        });
+        task.finish(5);
+    });
+    let spec =
+        Spec::new(Geometry::new(64).groups(2)).handler("careless", careless).handler("faulty", faulty());
+    let session = Session::launch(&pelton::device::open("cpu").unwrap(), &spec).unwrap();
+    let mut producer = session.producer(0).unwrap().patience(LONG);
+    let (op, child) = (session.opcode("careless").unwrap(), session.opcode("faulty").unwrap().code());
+    for yields in (0..200).flat_map(|round| [0, 1, 3, 20, round % 50]) {
+        let mut ticket = producer.submit(Task::new(op).args([child, yields])).unwrap();
+        assert_eq!(fault_code(ticket.wait(LONG)), Some(FaultCode::CHILD), "after {yields} yields");
+    }
+}
+
+/// Room that a step reserves and does not use, or whose step ends with a fault, costs no credit.
+#[test]
+fn unused_room_costs_no_credit() {
+    let wasteful = Handler::lane_wide(|task| {
+        task.reserve_children(8);
+        task.body().when(task.arg(0).ne(0), || task.fault(task.arg(0)));
+        task.finish(0);
+    });
+    let tenant = Tenant::new(0).quota(100);
+    let spec = Spec::default().spawn_cells(64).handler("wasteful", wasteful).tenant(tenant);
+    let session = Session::launch(&pelton::device::open("cpu").unwrap(), &spec).unwrap();
+    let mut producer = session.producer(0).unwrap();
+    let op = session.opcode("wasteful").unwrap();
+    for k in 0..92u32 {
+        let end = producer.submit(Task::new(op).args([(k % 2) * 0x123])).unwrap().wait(LONG);
+        assert_eq!(end.is_ok(), k % 2 == 0, "task {k}: {end:?}");
+    }
 }
