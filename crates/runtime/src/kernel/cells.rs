@@ -54,6 +54,8 @@ pub(crate) mod cell_state {
     pub(crate) const LIVE: u64 = 1;
     /// The task waits: for the host, for its children, or for an event, as the bits from [`WAITS`] on say.
     pub(crate) const PARKED: u64 = 2;
+    /// The task has had children.
+    pub(crate) const HAD_CHILDREN: u64 = 1 << 3;
     /// The host has asked that the task end.
     pub(crate) const CANCEL: u64 = 1 << 4;
     /// The host has asked that the task begin no further step.

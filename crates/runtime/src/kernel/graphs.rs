@@ -53,9 +53,6 @@ pub(crate) const MAX_GRAPHS: u32 = 1024;
 /// How many bits of the argument that names a graph hold its number. The bits above hold the number of the use.
 pub(crate) const GRAPH_BITS: u32 = MAX_GRAPHS.ilog2();
 
-/// How many arguments of a node are filled at once. More would take too many registers.
-const ARGS_AT_ONCE: u32 = 4;
-
 /// The words of a directory entry.
 pub(crate) mod entry_word {
     /// Where the words of the graph begin, and one more; 0 if there is no graph.
@@ -134,7 +131,7 @@ impl<'k> GraphRunner<'k> {
             });
             f.when(first, || {
                 // No node can end before it is counted.
-                let more = f.cast::<u64>(nodes) << cell_state::CHILD_SHIFT;
+                let more = f.cast::<u64>(nodes) << cell_state::CHILD_SHIFT | cell_state::HAD_CHILDREN;
                 f.atomic_add(Order::Relaxed, Scope::Device, self.cells.states.at(cell), more);
                 if self.kernel.counts_tasks() {
                     let count = self.cells.words.at(home_word::COUNTS + step_counter::SPAWNED);
@@ -145,8 +142,14 @@ impl<'k> GraphRunner<'k> {
             f.range((f.lane(), nodes, f.lanes()), (), |_, node, ()| {
                 let at = node_row(instance.graph, node) + graph::PREDECESSORS;
                 f.when(self.word(f, at).eq(0), || {
-                    self.fill_node(f, instance, node);
-                    push_spawned(f, self.kernel, self.cells, instance.base + node);
+                    let cell = instance.base + node;
+                    f.atomic_store(
+                        Order::Relaxed,
+                        Scope::Device,
+                        self.cells.states.at(cell),
+                        cell_state::LIVE,
+                    );
+                    push_spawned(f, self.kernel, self.cells, cell);
                 });
             });
         });
@@ -240,7 +243,7 @@ impl<'k> GraphRunner<'k> {
         })
     }
 
-    /// Prepares the cell of a node, apart from its arguments.
+    /// Prepares the cell of a node, apart from arguments that are results of others.
     fn prepare_node<'b>(
         self,
         f: &'b FunctionBuilder<'b>,
@@ -260,16 +263,28 @@ impl<'k> GraphRunner<'k> {
         }
         self.kernel.clear_frame(f, cell, self.kernel.layout.steps.map_or(0, |steps| steps.frame_words));
         f.atomic_store(Order::Relaxed, Scope::Device, self.left_of(cell), word(graph::PREDECESSORS));
+        self.fill_arguments(f, instance, (node, ArgKind::Constant));
     }
 
-    /// Fills the arguments of a node all of whose predecessors have ended, so that it can run.
-    fn fill_node<'b>(self, f: &'b FunctionBuilder<'b>, instance: Instance<'b>, node: U32<'b>) {
+    /// Makes a node LIVE all of whose predecessors have ended. Arguments that are their results are filled in.
+    fn start_node<'b>(self, f: &'b FunctionBuilder<'b>, instance: Instance<'b>, node: U32<'b>) {
+        self.fill_arguments(f, instance, (node, ArgKind::Result));
+        let cell = instance.base + node;
+        f.atomic_store(Order::Relaxed, Scope::Device, self.cells.states.at(cell), cell_state::LIVE);
+    }
+
+    /// Fills the arguments of a node, two at a time. If only results are wanted, pairs without one are left as they are.
+    fn fill_arguments<'b>(
+        self,
+        f: &'b FunctionBuilder<'b>,
+        instance: Instance<'b>,
+        (node, wanted): (U32<'b>, ArgKind),
+    ) {
         let (cell, row) = (instance.base + node, node_row(instance.graph, node));
         let kinds = self.word(f, row + graph::KINDS);
-        // No branch depends on what an argument is, so that several loads are under way at once. A load beyond a buffer
-        // gives 0.
-        let argument = |k: U32<'b>, value: U32<'b>| {
-            let kind = (kinds >> (k * KIND_BITS)) & ((1 << KIND_BITS) - 1);
+        const KIND: u32 = (1 << KIND_BITS) - 1;
+        // No branch depends on what an argument is, so that loads are under way at once. A load beyond a buffer gives 0.
+        let argument = |kind: U32<'b>, value: U32<'b>| {
             let among = |wanted: ArgKind, at: U32<'b>| f.select(kind.eq(wanted.code()), at, u32::MAX);
             // The first argument of the task that launches names the graph.
             let at = value + (slot::ARG + 1);
@@ -280,16 +295,23 @@ impl<'k> GraphRunner<'k> {
             let result = f.cast::<u32>(f.load(end) >> 32);
             f.select(kind.eq(ArgKind::Constant.code()), value, parameter | result)
         };
-        f.range((0u32, graph::ARGS as u32, ARGS_AT_ONCE), (), |_, first, ()| {
-            let at = row + first + graph::ARG;
-            let values = (0..ARGS_AT_ONCE).map(|k| self.word(f, at + k)).collect::<Vec<_>>();
-            let args: Vec<U32<'b>> = (0..).zip(values).map(|(k, value)| argument(first + k, value)).collect();
-            for (word, pair) in (0..).zip(args.chunks(2)) {
-                let pair = f.cast::<u64>(pair[0]) | f.cast::<u64>(pair[1]) << 32;
-                f.store(self.cells.lines.at(cell * LINE + slot::ARG / 2 + first / 2 + word), pair);
+        f.range((0u32, graph::ARGS as u32, 2u32), (), |_, first, ()| {
+            let [kind, other] = [first, first + 1].map(|k| (kinds >> (k * KIND_BITS)) & KIND);
+            let fill = || {
+                let at = row + first + graph::ARG;
+                let (value, second) = (self.word(f, at), self.word(f, at + 1));
+                let pair =
+                    f.cast::<u64>(argument(kind, value)) | f.cast::<u64>(argument(other, second)) << 32;
+                f.store(self.cells.lines.at(cell * LINE + slot::ARG / 2 + first / 2), pair);
+            };
+            match wanted {
+                ArgKind::Result => {
+                    let result = ArgKind::Result.code();
+                    f.when(kind.eq(result) | other.eq(result), fill);
+                }
+                _ => fill(),
             }
         });
-        f.atomic_store(Order::Relaxed, Scope::Device, self.cells.states.at(cell), cell_state::LIVE);
     }
 
     /// Ends a node: keeps its result or its fault, and starts the nodes that have waited for this one alone. `next` is the
@@ -326,7 +348,7 @@ impl<'k> GraphRunner<'k> {
             f.choose(
                 before.eq(1),
                 || {
-                    self.fill_node(f, instance, successor);
+                    self.start_node(f, instance, successor);
                     let kept = next.eq(0) & goes_on;
                     f.when(!kept, || push_spawned(f, self.kernel, self.cells, ready));
                     f.select(kept, ready + 1, next)

@@ -175,16 +175,26 @@ struct StepEnd<'b> {
     /// The cell of a task that the step has made ready and that the lane may go on with, and one more; 0 if there is none. It
     /// is 0 if the task keeps its place.
     next: U32<'b>,
+    /// Whether the task has had children.
+    parental: Val<'b, bool>,
 }
 
+/// The parts of a [`StepEnd`], in their order.
+type StepEndTuple<'b> = (Val<'b, bool>, U32<'b>, U32<'b>, Val<'b, bool>, U32<'b>, Val<'b, bool>);
+
 impl<'b> StepEnd<'b> {
-    fn tuple(self) -> (Val<'b, bool>, U32<'b>, U32<'b>, Val<'b, bool>, U32<'b>) {
-        (self.ends, self.status, self.value, self.stays, self.next)
+    fn tuple(self) -> StepEndTuple<'b> {
+        (self.ends, self.status, self.value, self.stays, self.next, self.parental)
+    }
+
+    fn from_tuple((ends, status, value, stays, next, parental): StepEndTuple<'b>) -> Self {
+        StepEnd { ends, status, value, stays, next, parental }
     }
 
     /// The task goes on.
     fn goes_on(f: &'b FunctionBuilder<'b>, stays: Val<'b, bool>) -> Self {
-        StepEnd { ends: f.lit(false), status: f.lit(0), value: f.lit(0), stays, next: f.lit(0) }
+        let (no, zero) = (f.lit(false), f.lit(0));
+        StepEnd { ends: no, status: zero, value: zero, stays, next: zero, parental: no }
     }
 }
 
@@ -224,7 +234,7 @@ impl CellServer<'_> {
         let none = || (f.lit(0), f.lit(0), f.lit(0), f.lit(0));
         let run = || self.run_steps(f, cells, task, |ended| ended, none);
         let (status, value, asked, steps) = f.choose(held, none, run);
-        let (ends, status, value, stays, next) = f.choose(
+        let end = f.choose(
             held,
             || {
                 let kept = || self.hold_task_back(f, cells, cell, (seen, mask)).tuple();
@@ -233,11 +243,12 @@ impl CellServer<'_> {
             || {
                 // A group-wide task that was put aside has taken no step.
                 let aside = || StepEnd::goes_on(f, f.lit(true)).tuple();
-                let after = || self.after_steps(f, cells, tree, task, (status, value, asked, steps)).tuple();
+                let ended = (status, value, asked, steps);
+                let after = || self.after_steps(f, cells, tree, task, seen, ended).tuple();
                 f.choose(steps.eq(0), aside, after)
             },
         );
-        self.settle_step(f, cells, tree, task, StepEnd { ends, status, value, stays, next })
+        self.settle_step(f, cells, tree, task, StepEnd::from_tuple(end))
     }
 
     /// Does what comes after the step of a group-wide task. One lane calls it.
@@ -249,7 +260,9 @@ impl CellServer<'_> {
         task: CellTask<'b>,
         ended: (U32<'b>, U32<'b>, U32<'b>, U32<'b>),
     ) {
-        let end = self.after_steps(f, cells, tree, task, ended);
+        // A task that has launched a graph has children that its step did not make.
+        let seen = f.atomic_load(Order::Relaxed, Scope::Device, cells.states.at(task.cell));
+        let end = self.after_steps(f, cells, tree, task, seen, ended);
         self.settle_step(f, cells, tree, task, end);
     }
 
@@ -263,7 +276,7 @@ impl CellServer<'_> {
         task: CellTask<'b>,
         end: StepEnd<'b>,
     ) -> U32<'b> {
-        let ended = || self.end_or_keep(f, cells, tree, (task.cell, end.next), (end.status, end.value));
+        let ended = || self.end_or_keep(f, cells, tree, (task.cell, end));
         let next = f.choose(end.ends, ended, || end.next);
         // While the group shares its home, it keeps nothing that it need not keep.
         let next = self.keep_or_share(f, cells, (task.place, next));
@@ -315,7 +328,8 @@ impl CellServer<'_> {
         let refused = f.select(known, FaultCode::DENIED.code(), FaultCode::UNKNOWN.code());
         let value = f.select(child_failed, FaultCode::CHILD.code(), refused);
         let value = f.select(cancelled, steps, value);
-        let end = StepEnd { ends, status, value, stays: f.lit(false), next: f.lit(0) };
+        let parental = (seen & cell_state::HAD_CHILDREN).ne(0);
+        let end = StepEnd { ends, status, value, stays: f.lit(false), next: f.lit(0), parental };
         (ends | (seen & cell_state::PAUSE).ne(0) | mask.eq(0), end)
     }
 
@@ -333,14 +347,15 @@ impl CellServer<'_> {
         StepEnd::goes_on(f, ready & mask.ne(0))
     }
 
-    /// Does what comes after the last step of a turn: counts the children, and puts the task where it goes on from. The
-    /// status, the value and what was asked are those of the last step.
+    /// Does what comes after the last step of a turn: counts the children, and puts the task where it goes on from. `seen` is
+    /// the state of the cell before the turn; the status, the value and what was asked are those of the last step.
     fn after_steps<'b>(
         self,
         f: &'b FunctionBuilder<'b>,
         cells: &CellBuffers,
         tree: &TreeContext,
         task: CellTask<'b>,
+        seen: U64<'b>,
         (status, value, asked, steps): (U32<'b>, U32<'b>, U32<'b>, U32<'b>),
     ) -> StepEnd<'b> {
         let kernel = self.kernel;
@@ -389,7 +404,8 @@ impl CellServer<'_> {
             self.count(f, cells, step_counter::ENDED, f.lit(1));
             f.when(!spawned, || self.give_reply(f, cells, task));
         });
-        StepEnd { ends: !goes_on, status, value, stays, next }
+        let parental = (seen & cell_state::HAD_CHILDREN).ne(0) | children.ne(0);
+        StepEnd { ends: !goes_on, status, value, stays, next, parental }
     }
 
     /// Adds the children of a step to the count, and puts the task aside if it has asked for that. Gives whether the task
@@ -402,7 +418,7 @@ impl CellServer<'_> {
         (cell, kind): (U32<'b>, U32<'b>),
         children: U64<'b>,
     ) -> Val<'b, bool> {
-        use cell_state::{CANCEL, CHILD_SHIFT, JOINS, PARKED, PHASE, RESUMED, WAITS};
+        use cell_state::{CANCEL, CHILD_SHIFT, HAD_CHILDREN, JOINS, PARKED, PHASE, RESUMED, WAITS};
         let (parks, joins) = (kind.eq(outcome::PARK), kind.eq(outcome::JOIN));
         f.when(parks, || self.count(f, cells, step_counter::PARKS, f.lit(1)));
         f.when(kind.gt(outcome::PARK), || self.count(f, cells, step_counter::WAITS, f.lit(1)));
@@ -420,45 +436,46 @@ impl CellServer<'_> {
             let reason = f.select(joins, f.lit(JOINS), reason);
             let parked = (seen & !PHASE) | reason | PARKED;
             let unparked = f.select(parks, seen & !RESUMED, seen);
-            f.select(goes_on(seen), unparked, parked) + more
+            let had = f.select(children.ne(0), f.lit(HAD_CHILDREN), f.lit(0u64));
+            (f.select(goes_on(seen), unparked, parked) + more) | had
         });
         let goes_on = goes_on(seen);
         event::wait_for_event(f, self.kernel, tree, cell, kind.eq(outcome::EVENT) & !goes_on);
         goes_on
     }
 
-    /// Ends a task if all of its children have ended, and keeps what it ends with otherwise. `next` is a child that the lane
-    /// may go on with, or 0. Gives the cell of the task that the lane may go on with and one more, or 0.
+    /// Ends a task if all of its children have ended, and keeps what it ends with otherwise. Gives the cell of the task that
+    /// the lane may go on with and one more, or 0.
     fn end_or_keep<'b>(
         self,
         f: &'b FunctionBuilder<'b>,
         cells: &CellBuffers,
         tree: &TreeContext,
-        (cell, next): (U32<'b>, U32<'b>),
-        (status, value): (U32<'b>, U32<'b>),
+        (cell, end): (U32<'b>, StepEnd<'b>),
     ) -> U32<'b> {
         use cell_state::{ENDING, PARKED, PHASE};
-        // Pairs with the release of whoever has taken a child off: if none is left, the task ends after what they did.
-        let seen = f.atomic_load(Order::Acquire, Scope::Device, cells.states.at(cell));
-        // Only this lane could give the task more children.
-        let kept = f.choose(
-            child_count(seen).ne(0),
-            || {
-                let end = f.cast::<u64>(status) | f.cast::<u64>(value) << 32;
-                f.store(tree.link(cell, tree_word::END), end);
-                let seen = change_state(f, cells, cell, |seen| {
-                    let parked = (seen & !PHASE) | ENDING | PARKED;
-                    f.select(child_count(seen).eq(0), seen, parked)
-                });
-                child_count(seen).ne(0)
-            },
-            || f.lit(false),
-        );
-        let end = || {
-            let end = self.with_faults_of_children(f, cells, tree, cell, (status, value));
-            self.end_tree_task(f, cells, tree, (cell, next), end)
+        let StepEnd { status, value, next, parental, .. } = end;
+        let keep = || {
+            // Only this lane could give the task more children. If none is left, what they did is seen from here on.
+            let seen = f.atomic_load(Order::Acquire, Scope::Device, cells.states.at(cell));
+            f.choose(
+                child_count(seen).ne(0),
+                || {
+                    let end = f.cast::<u64>(status) | f.cast::<u64>(value) << 32;
+                    f.store(tree.link(cell, tree_word::END), end);
+                    let seen = change_state(f, cells, cell, |seen| {
+                        let parked = (seen & !PHASE) | ENDING | PARKED;
+                        f.select(child_count(seen).eq(0), seen, parked)
+                    });
+                    child_count(seen).ne(0)
+                },
+                || f.lit(false),
+            )
         };
-        f.choose(kept, || next, end)
+        let kept = f.choose(parental, keep, || f.lit(false));
+        let faults = || self.with_faults_of_children(f, cells, tree, cell, (status, value));
+        let end = f.choose(parental & !kept, faults, || (status, value));
+        f.choose(kept, || next, || self.end_tree_task(f, cells, tree, (cell, next), end))
     }
 
     /// Ends a task all of whose children have ended, and then its parent, if that has waited for nothing else, and so on.
