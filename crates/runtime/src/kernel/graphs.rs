@@ -7,14 +7,15 @@
 //!
 //! The nodes are children of the task that has launched them. So everything that is said of [trees](super::tree) holds for
 //! them: the task ends after the last of them, cancelling it cancels them, and a node waits in the queue of the more urgent
-//! level of two. A node may take several steps, spawn tasks and wait.
+//! level of two. A node may take several steps, spawn tasks and wait. Unlike spawned tasks, nodes are not charged to the
+//! tenant's quota: a launch counts as one task.
 //!
 //! **Edges.** Each node has a count of predecessors that have not ended. Whoever ends a node stores its result, and then
 //! takes it off the counts of its successors. Whoever takes the last one off a count fills the line of that node from
 //! constants, parameters and results, and puts it at home. The counts are changed by read-modify-writes that acquire and
 //! release, so that lane sees the results of all predecessors.
 //!
-//! **Faults.** After the first fault of a node, the other nodes are skipped: they end without taking a step when their turn
+//! **Faults.** After the first fault of a node, the other nodes are skipped: they take no further step, end when their turn
 //! comes, and are counted like all others. A node that waits for an event is skipped when the event has come. So the record comes after the last node in any case. It has the code of the
 //! first fault, and otherwise the result of the node that the graph names.
 //!

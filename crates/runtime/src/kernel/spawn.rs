@@ -5,8 +5,8 @@
 //!
 //! **All or none.** Before a step spawns tasks, it reserves cells for them, all by one compare-exchange of one word. If
 //! the words that it looks at do not have enough free cells, it gets none. Lanes begin their search at words of their
-//! own, and look at [`PROBES`] words at most, so the answer that there is no room may come when there still is some. A
-//! handler must be able to do the work itself anyway.
+//! own, and look at [`PROBES`] words at most, so the answer that there is no room may come when there still is some; the
+//! next search looks elsewhere. A handler must be able to do the work itself anyway.
 //!
 //! **Nothing is held in vain.** What a step has reserved and not used is given back when the step ends, and so are the
 //! children of a step that ends with a fault. A task that finds no room, waits, and tries again would hold its own cell
@@ -88,6 +88,8 @@ fn take_free_cells<'b>(
     // Lanes that have not taken any cells yet begin at words of their own.
     let own = f.group() * kernel.layout.home_cells() + place;
     let first = f.select(last.eq(0), own, last - 1);
+    // A search that fails makes the next one begin elsewhere.
+    f.store(spawn.words.at(place), tenant * words + ((first + PROBES) & (words - 1)) + 1);
     f.range((0u32, PROBES.min(words), 1u32), f.lit(0u64), |probes, k, none| {
         let word = tenant * words + ((first + k) & (words - 1));
         let free = f.atomic_load(Order::Relaxed, Scope::Device, spawn.free.at(word));

@@ -32,10 +32,11 @@
 //!
 //! **Which task runs next.** What a group has spawned last it runs first, so a tree is worked off in depth, and the number
 //! of cells that a tree needs at once grows with its depth and not with its width. A group keeps cells that have *arrived*
-//! and have no place at home yet. After every `TURNS_AT_HOME` turns, cells that wait in queues come before them, and if
-//! cells of another tenant or level are among those, everything that has arrived goes to the queues as well, where weights
-//! and levels decide. While other groups are idle, a group gives half of them to the queues at every turn, those that have
-//! arrived first.
+//! and have no place at home yet, and mostly fills free places from these. After every `TURNS_AT_HOME` turns, it gives half of
+//! them to the queues, those that have arrived first, and what waits in queues comes first for one turn. So whatever has
+//! arrived is in a queue after a few such turns, if it has not run before, and queues are served in order. If cells of
+//! another tenant or level wait in queues, everything that has arrived goes there, so that weights and levels decide. While
+//! other groups are idle, a group gives half of what has arrived to the queues at every turn.
 
 use pelton_ir::builder::{At, FunctionBuilder, Val};
 use pelton_ir::types::{Order, Scope};
@@ -390,6 +391,9 @@ impl CellServer<'_> {
         let shares = f.load(cells.words.at(home_word::SHARES)).ne(share::NOTHING) | beyond;
         // A task of another level takes its turn among those of that level.
         let leaves = if kernel.layout.levels > 1 { shares | moves } else { shares };
+        // A launch that waits for others to end must not keep a place from their nodes.
+        let launches = GraphRunner::new(kernel).map_or(f.lit(false), |_| GraphRunner::is_launch(task.op));
+        let leaves = leaves | launches;
         let stays = goes_on & ready & !leaves;
         let next = f.choose(
             children.ne(0),
@@ -667,8 +671,9 @@ impl CellServer<'_> {
             });
             f.barrier();
             let rest = arrived - f.min(f.load(word(home_word::PLACED)), wanted);
-            // Those that have arrived first are mostly the roots of the largest subtrees.
-            let half = f.select(others_idle.ne(0), rest - rest / 2, 0);
+            // Those that have arrived first are mostly the roots of the largest subtrees, and have waited longest.
+            let gives = others_idle.ne(0) | shares.ne(share::NOTHING);
+            let half = f.select(gives, rest - rest / 2, 0);
             let given = f.select(shares.eq(share::EVERYTHING), rest, half);
             kernel.each_by_lane(f, given, kernel.layout.arrival_cells(), |k| {
                 push_ready(f, kernel, cells, f.load(cells.arrivals.at(k)));

@@ -275,6 +275,7 @@ steps! {
     "ask"      Group  AtomicLoad  "asks"    Relaxed System (LIVE | STEPS) "";
     "home"     Group  AtomicAdd   "home_words" Relaxed Group (LIVE | STEPS) "";
     "home"     Group  AtomicSub   "home_words" Relaxed Group (LIVE | STEPS) "";
+    "home"     Group  AtomicLoad  "home_words" Relaxed Group (LIVE | STEPS | GRAPHS) "";
     "home"     Group  AtomicMin   "home_words" Relaxed Group (LIVE | STEPS) "";
     "place"    Group  AtomicAdd   "ready_ends" Relaxed Device (LIVE | STEPS) "";
     "ends"     Group  AtomicLoad  "ready_ends" Relaxed Device (LIVE | STEPS) "";

@@ -53,7 +53,7 @@ pub struct SessionGraph {
 
 impl SessionGraph {
     /// Makes a task that launches the graph with these parameters. Its result is that of the node that the graph names, and
-    /// it ends after the last node. If a node ends with a fault, nodes that have not begun are skipped, and the task ends
+    /// it ends after the last node. If a node ends with a fault, the other nodes take no further step, and the task ends
     /// with the same fault.
     ///
     /// # Errors

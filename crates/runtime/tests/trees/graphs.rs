@@ -145,17 +145,17 @@ fn many_launches_share_few_instances(session: &Session, shape: &str) {
     let mut producer = session.producer(0).unwrap().patience(LONG);
     let mut graph = Graph::new("line", 1);
     let mut last = graph.node("n0", "mix", [NodeArg::Parameter(0), 0.into(), 0.into(), 300.into()]);
-    for node in 1..20 {
+    for node in 1..90 {
         last = graph.node(format!("n{node}"), "slow", [last.into(), node.into(), 0.into(), 300.into()]);
     }
     let taken = session.graph(0, &graph).unwrap();
-    let right = |parameter| (1..20).fold(mixed([parameter, 0, 0]), |value, node| mixed([value, node, 0]));
+    let right = |parameter| (1..90).fold(mixed([parameter, 0, 0]), |value, node| mixed([value, node, 0]));
     let launch = |parameter: u32| taken.launch(&[parameter]).unwrap();
     let mut tickets: Vec<Ticket> = (0..launches).map(|k| producer.submit(launch(k)).unwrap()).collect();
     for (k, ticket) in (0..).zip(&mut tickets) {
         assert_eq!(ticket.wait(LONG), Ok(right(k)), "{shape}: launch {k}");
     }
-    assert_eq!(take_counts(session, 300, 1), [20 * launches], "{shape}");
+    assert_eq!(take_counts(session, 300, 1), [90 * launches], "{shape}");
     session.remove_graph(&taken, LONG).unwrap();
 }
 

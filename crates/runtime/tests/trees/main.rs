@@ -43,6 +43,7 @@ fn trees_on_every_device() {
         a_task_ends_after_its_children(session, shape);
         a_fence_waits_for_a_whole_tree(session, shape);
         cancelling_the_root_cancels_its_tree(session, shape);
+        tasks_that_yield_for_ever_starve_nobody(session, shape);
         a_session_stops_in_the_middle_of_a_tree(session, shape);
     });
 }
@@ -248,6 +249,21 @@ fn cancelling_the_root_cancels_its_tree(session: &Session, shape: &str) {
     assert_eq!(session.snapshot().unwrap().cells.unwrap().spawned_now, 0, "{shape}: all cells are free");
     let mut ticket = producer.submit(Task::new(session.opcode("fib").unwrap()).args([9])).unwrap();
     assert_eq!(ticket.wait(LONG), Ok(34), "{shape}: the cells can be used again");
+}
+
+fn tasks_that_yield_for_ever_starve_nobody(session: &Session, shape: &str) {
+    let mut producer = session.producer(0).unwrap().patience(LONG);
+    let endless = Task::new(session.opcode("chain").unwrap()).args([0]);
+    let mut endless: Vec<_> = (0..40).map(|_| producer.submit(endless).unwrap()).collect();
+    let tree = Task::new(session.opcode("fib").unwrap()).args([7]);
+    let mut trees: Vec<_> = (0..20).map(|_| producer.submit(tree).unwrap()).collect();
+    for ticket in &mut trees {
+        assert_eq!(ticket.wait(LONG), Ok(13), "{shape}");
+    }
+    endless.iter_mut().for_each(|ticket| ticket.cancel());
+    for ticket in &mut endless {
+        assert!(matches!(ticket.wait(LONG), Err(TaskError::Cancelled { .. })), "{shape}");
+    }
 }
 
 #[test]
