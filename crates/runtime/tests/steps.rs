@@ -226,7 +226,7 @@ fn what_cannot_take_steps_is_refused_by_name() {
     let refused = |spec: Spec| Drain::new(&device, &spec).err().unwrap().to_string();
     let text = |text: &str| Spec::default().handler("h", Handler::from_text(text));
     let framed = "buffer frame: [u32; 2] global read_write fn h() -> u32 { %x = load @frame[0] return %x }";
-    assert!(refused(text(framed)).contains("never calls `yield_now`, `requeue` or `park`"));
+    assert!(refused(text(framed)).contains("never calls `yield_now` or another verb that lets it go on"));
     let long = "import fn yield_now() buffer frame: [u32; 257] global read_write fn h() -> u32 { call yield_now() return 0 }";
     assert!(refused(text(long)).contains("with 1 to 256 words"), "{}", refused(text(long)));
     let region = "import fn yield_now() buffer frame: [u32; ?] global read_write fn h() -> u32 { call yield_now() return 0 }";

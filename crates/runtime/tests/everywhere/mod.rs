@@ -1,6 +1,6 @@
 //! Runs a test on every device of this machine, in every placement, with groups of one lane and of several.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use pelton::device::{Device, open};
@@ -8,6 +8,8 @@ use pelton::{Geometry, Placement, Session, Spec};
 
 /// Long enough for anything that ends at all.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
+
+static ALONE: Mutex<()> = Mutex::new(());
 
 /// Returns the devices of this machine.
 pub(crate) fn devices() -> Vec<Arc<dyn Device>> {
@@ -18,6 +20,9 @@ pub(crate) fn devices() -> Vec<Arc<dyn Device>> {
 /// Runs a test on every device, in every placement that the device has, with groups of one lane and of several.
 pub(crate) fn everywhere(spec: impl Fn(Spec) -> Spec, test: impl Fn(&Session, &str)) {
     for device in devices() {
+        // A GPU loads no code while a kernel stays there, so one test at a time has it for as long as it needs it.
+        let alone = device.caps().name.starts_with("cuda");
+        let _alone = alone.then(|| ALONE.lock().unwrap_or_else(PoisonError::into_inner));
         for placement in [Placement::Near, Placement::Far, Placement::Both] {
             for lanes in [Some(1), Some(32), None] {
                 // The interpreter is slow, and its own number of lanes is no special case.
