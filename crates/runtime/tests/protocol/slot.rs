@@ -110,8 +110,8 @@ fn wrong_records_name_the_word() {
     let ended = "which is not the status of a task that has ended";
     assert_eq!(CompletionRecord(1).end(), Err(wrong(0, "STATUS", 1, ended)));
     assert_eq!(CompletionRecord(9).end(), Err(wrong(0, "STATUS", 9, ended)));
-    assert_eq!(CompletionRecord(7 << 32 | 7).end(), Err(wrong(1, "VALUE", 7, "which is not a fault code")));
-    let text = CompletionRecord(7 << 32 | 7).end().unwrap_err().to_string();
-    assert_eq!(text, "completion record: word 1 (value) is 0x7, which is not a fault code");
+    assert_eq!(CompletionRecord(10 << 32 | 7).end(), Err(wrong(1, "VALUE", 10, "which is not a fault code")));
+    let text = CompletionRecord(10 << 32 | 7).end().unwrap_err().to_string();
+    assert_eq!(text, "completion record: word 1 (value) is 0xa, which is not a fault code");
     assert_eq!(CompletionRecord(5 << 32 | 8).end(), Ok(TaskEnd::Cancelled { steps: 5 }));
 }
