@@ -119,7 +119,7 @@ fn bad_lines_say_why() {
         ),
         ("{\"op\": \"SHUTDOWN\"}", "line 1: SHUTDOWN cannot be submitted"),
         ("{\"op\": \"LOAD_MISS\"}", "line 1: LOAD_MISS cannot be submitted: it is not implemented yet"),
-        ("\u{feff}{}", "line 1: missing field `op` at column 2"),
+        ("\u{feff}{}", "line 1: a task needs an `op`, or a `graph` to launch"),
         ("{\"op\": \"add\"} \u{feff}", "line 1: trailing characters at column 15"),
     ] {
         let ran = run("run-bad", SPEC, &[], line);
