@@ -306,3 +306,33 @@ fn apply_asks(plan: Plan, ring: &(Vec<Plain>, AtomicU64, AtomicU64), from: u64, 
     }
     done
 }
+
+/// The steps between the lane that applies asks and the groups that go through the queues of disabled tenants.
+pub(crate) const HEED: &[&str] = &["pass ask", "heed ask"];
+
+/// A group that has heard that an ask was applied sees that its task is cancelled. It looks once, so it would miss the
+/// task otherwise.
+#[test]
+fn who_hears_of_an_ask_sees_that_its_task_is_cancelled() {
+    holds(2, HEED, &["the count comes before the state"], |plan| {
+        let cell = Arc::new((AtomicU64::new(LIVE), AtomicU64::new(0)));
+        let lane = spawn({
+            let cell = cell.clone();
+            move || {
+                let count = || cell.1.store(1, plan.order("pass ask"));
+                let early = plan.wrong("the count comes before the state");
+                if early {
+                    count();
+                }
+                cell.0.fetch_or(CANCEL, Ordering::Relaxed);
+                if !early {
+                    count();
+                }
+            }
+        });
+        if cell.1.load(plan.order("heed ask")) == 1 {
+            assert_ne!(cell.0.load(Ordering::Relaxed) & CANCEL, 0, "the cancelled task is missed");
+        }
+        lane.join().unwrap();
+    });
+}

@@ -40,6 +40,7 @@ fn every_order_is_needed() {
     let lists = [
         cells::PASSES,
         cells::ASKS,
+        cells::HEED,
         drain::LEAVE,
         event::SIGNAL,
         event::HOLD,
