@@ -289,9 +289,13 @@ fn quotas_are_exact_over_several_groups(on: &On) {
             until("the quota is used up", || Ok(data(&session)[7] >= many));
             rounds(&mut other);
             assert_eq!(data(&session)[7], many, "{shape}");
-            let results = spans.iter_mut().flat_map(|span| span.results().collect::<Vec<_>>());
-            let ended = results.filter(|end| end.is_ok()).count();
-            assert_eq!(ended, many as usize, "{shape}");
+            let mut ended = || {
+                let results = spans.iter_mut().flat_map(|span| span.results().collect::<Vec<_>>());
+                results.filter(|end| end.is_ok()).count()
+            };
+            // Records come after what the tasks wrote.
+            until("the results are there", || Ok(ended() >= many as usize));
+            assert_eq!(ended(), many as usize, "{shape}");
         };
         ran(100);
         session.set_quota(0, 177).unwrap();
