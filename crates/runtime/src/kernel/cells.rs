@@ -179,14 +179,12 @@ pub(super) fn run_or_adopt<'b>(
             let end = run.table.admit(f, kernel, (op, owner.mask));
             adopt_task(f, run, cells, owner, (task, place, number - 1, end))
         };
-        let resumable = run.table.entries.iter().filter(|entry| entry.resumable);
-        let resumable = resumable.fold(f.lit(false), |some, entry| some | op.eq(entry.op.code()));
+        let resumable = run.table.is_one_of(f, op, |entry| entry.resumable);
         let resumable = resumable | GraphRunner::is_launch(op);
         let without = || f.choose(number.eq(0) & !resumable, dispatch, malformed);
         return f.choose(inside, adopt, without);
     }
-    let resumable = run.table.entries.iter().filter(|entry| entry.resumable);
-    let resumable = resumable.fold(f.lit(false), |some, entry| some | op.eq(entry.op.code()));
+    let resumable = run.table.is_one_of(f, op, |entry| entry.resumable);
     let cell = number - 1;
     f.choose(
         (resumable & inside) | (!resumable & number.eq(0)),

@@ -112,6 +112,17 @@ impl HandlerTable {
         self.stepped_handlers(width).map(|(entry, _)| entry)
     }
 
+    /// Whether an opcode is that of a handler for which `wanted` holds.
+    pub(super) fn is_one_of<'b>(
+        &self,
+        f: &'b FunctionBuilder<'b>,
+        op: U32<'b>,
+        wanted: impl Fn(&HandlerEntry) -> bool,
+    ) -> Val<'b, bool> {
+        let entries = self.entries.iter().filter(|entry| wanted(entry));
+        entries.fold(f.lit(false), |some, entry| some | op.eq(entry.op.code()))
+    }
+
     /// Decides whether a task that names a cell may move there, and counts it. Gives [`WindowState::Again`], or the status
     /// and the value with which the task ends.
     pub(super) fn admit<'b>(

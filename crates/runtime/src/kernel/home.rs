@@ -22,7 +22,7 @@ use super::adapt::HandlerArgs;
 use super::buffers::CellBuffers;
 use super::cells::{self, cell_fact, cell_state, fact};
 use super::context::{KernelContext, LINE, U32, U64, state};
-use super::dispatch::{HandlerTable, end_task};
+use super::dispatch::{HandlerEntry, HandlerTable, end_task};
 use super::fence::Fences;
 use super::graphs::GraphRunner;
 use super::handler::Width;
@@ -42,7 +42,7 @@ pub(super) mod home_word {
     pub(crate) const ARRIVED: u32 = 1;
     /// How many free places were found for cells that have arrived.
     pub(crate) const PLACED: u32 = 2;
-    /// Whether tasks that yield at the end of this turn go to the queues. In kernels whose tasks spawn others, one of
+    /// Whether tasks that yield at the end of this turn go to the queues. In kernels whose tasks make or await others, one of
     /// [`share`](super::share).
     pub(crate) const SHARES: u32 = 3;
     /// Whether cells were left in the queues at the last look.
@@ -65,7 +65,7 @@ pub(super) mod home_word {
     }
 }
 
-/// What a group shares with others at the end of a turn, in kernels whose tasks spawn others.
+/// What a group shares with others at the end of a turn, in kernels whose tasks make or await others.
 pub(super) mod share {
     /// Nothing.
     pub(crate) const NOTHING: u32 = 0;
@@ -111,8 +111,7 @@ pub(super) fn push_home<'b>(
     cell: U32<'b>,
 ) {
     let alone = f.load(cells.words.at(home_word::OTHERS)).eq(0);
-    let queued = f.choose(alone, || !arrive(f, kernel, cells, cell), || f.lit(true));
-    f.when(queued, || push_ready(f, kernel, cells, cell));
+    arrive_or_queue(f, kernel, cells, (cell, alone));
 }
 
 /// Gives a cell that this lane has to the group, because another task of its tree has run here. The group runs it before
@@ -124,6 +123,16 @@ pub(super) fn push_spawned<'b>(
     cell: U32<'b>,
 ) {
     let keeps = f.load(cells.words.at(home_word::SHARES)).ne(share::EVERYTHING);
+    arrive_or_queue(f, kernel, cells, (cell, keeps));
+}
+
+/// Adds a cell to those that have arrived if the group keeps it and has room for it, and puts it into its queue otherwise.
+fn arrive_or_queue<'b>(
+    f: &'b FunctionBuilder<'b>,
+    kernel: &KernelContext<'_>,
+    cells: &CellBuffers,
+    (cell, keeps): (U32<'b>, Val<'b, bool>),
+) {
     let queued = f.choose(keeps, || !arrive(f, kernel, cells, cell), || f.lit(true));
     f.when(queued, || push_ready(f, kernel, cells, cell));
 }
@@ -268,15 +277,24 @@ impl<'k> CellServer<'k> {
                 self.end_task_of(f, cells, cell, (f.lit(Status::Cancelled.code()), steps));
                 f.lit(false)
             },
-            || {
-                let paused = (seen & cell_state::PAUSE).ne(0);
-                let ready =
-                    f.choose(paused, || cells::park_cell(f, cells, cell, f.lit(false)), || f.lit(true));
-                f.when(ready & mask.eq(0), || push_ready(f, self.kernel, cells, cell));
-                ready & mask.ne(0)
-            },
+            || self.pause_or_queue(f, cells, cell, (seen, mask)),
         );
         f.when(!stays, || self.free_place(f, cells, place));
+    }
+
+    /// Puts a task aside that the host has paused, or puts it into its queue because its tenant is disabled. Gives whether it
+    /// keeps its place at home, because neither holds any more.
+    pub(super) fn pause_or_queue<'b>(
+        self,
+        f: &'b FunctionBuilder<'b>,
+        cells: &CellBuffers,
+        cell: U32<'b>,
+        (seen, mask): (U64<'b>, U32<'b>),
+    ) -> Val<'b, bool> {
+        let paused = (seen & cell_state::PAUSE).ne(0);
+        let ready = f.choose(paused, || cells::park_cell(f, cells, cell, f.lit(false)), || f.lit(true));
+        f.when(ready & mask.eq(0), || push_ready(f, self.kernel, cells, cell));
+        ready & mask.ne(0)
     }
 
     /// Frees a place at home.
@@ -296,10 +314,8 @@ impl<'k> CellServer<'k> {
         waits: impl FnOnce() -> R,
     ) -> R {
         let kernel = self.kernel;
-        let lane_wide = self
-            .table
-            .stepped(Width::Lane)
-            .fold(f.lit(false), |some, entry| some | task.op.eq(entry.op.code()));
+        let is_lane_wide = |entry: &HandlerEntry| entry.stepped.is_some() && entry.width == Width::Lane;
+        let lane_wide = self.table.is_one_of(f, task.op, is_lane_wide);
         let aside = || {
             let wides = kernel.shared.state.at(state::WIDES);
             let at = f.atomic_add(Order::Relaxed, Scope::Group, wides, 1);
@@ -397,12 +413,7 @@ impl<'k> CellServer<'k> {
     ) {
         let kernel = self.kernel;
         let CellTask { place, cell, .. } = task;
-        let all = fact(cells, cell, cell_fact::STEPS);
-        f.store(all, f.load(all) + f.cast::<u64>(steps));
-        self.count(f, cells, step_counter::BEGUN, steps);
-        if let Some(places) = &kernel.places {
-            f.store(fact(cells, cell, cell_fact::SIZES), places.kept_sizes(f, place));
-        }
+        self.note_steps(f, cells, task, steps);
         let goes_on = status.eq(Status::Done.code()) & asked.ne(0);
         let kind = asked & outcome::KIND;
         let stays = f.choose(
@@ -432,6 +443,22 @@ impl<'k> CellServer<'k> {
             },
         );
         f.when(!stays, || self.free_place(f, cells, place));
+    }
+
+    /// Notes in the cell of a task that it has taken so many steps more, and how long its payload and its reply are.
+    pub(super) fn note_steps<'b>(
+        self,
+        f: &'b FunctionBuilder<'b>,
+        cells: &CellBuffers,
+        task: CellTask<'b>,
+        steps: U32<'b>,
+    ) {
+        let all = fact(cells, task.cell, cell_fact::STEPS);
+        f.store(all, f.load(all) + f.cast::<u64>(steps));
+        self.count(f, cells, step_counter::BEGUN, steps);
+        if let Some(places) = &self.kernel.places {
+            f.store(fact(cells, task.cell, cell_fact::SIZES), places.kept_sizes(f, task.place));
+        }
     }
 
     /// Tells the handler of a cell's task where its payload and its reply are.

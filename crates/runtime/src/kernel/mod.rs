@@ -14,7 +14,7 @@
 //!    the bytes lie that tasks bring and give back.
 //! 5. What runs many tasks: `window` takes tasks from the first handler to the last record, `steps` runs tasks that
 //!    take several steps in a drained batch, `cells`, `home` and `ready` run those of a session, `tree`, `spawn`,
-//!    `event` and `graphs` let tasks make others and wait for them, `claim` chooses
+//!    `event` and `graphs` let tasks make others and wait for them, `arrivals` says which of these come next, `claim` chooses
 //!    the ring that is served next, and `fence` ends fences.
 //! 6. The outer loops: `live` says which group does what in a kernel that stays, `near` and `far` serve its two kinds
 //!    of rings, and `drain` runs one pass over a batch.
@@ -30,6 +30,7 @@ pub mod tenant;
 pub mod text;
 
 mod adapt;
+mod arrivals;
 mod assemble;
 mod bank;
 pub(crate) mod buffers;

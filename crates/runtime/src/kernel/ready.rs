@@ -61,6 +61,22 @@ fn queue_entry<'b>(
     (at, f.cast::<u32>(position >> slots.ilog2()) + 1)
 }
 
+/// The number of the queue in which a cell that this lane has would wait: that of its tenant and level.
+pub(super) fn queue_number<'b>(
+    f: &'b FunctionBuilder<'b>,
+    kernel: &KernelContext<'_>,
+    cells: &CellBuffers,
+    cell: U32<'b>,
+) -> U32<'b> {
+    let owner = f.load(cells.lines.at(cell * LINE + 1));
+    let (tenant, level) = (f.cast::<u32>(owner), f.cast::<u32>(owner >> 32));
+    match (kernel.layout.levels, &kernel.trees) {
+        (1, _) => tenant,
+        (levels, None) => tenant * levels + level,
+        (levels, Some(tree)) => tenant * levels + tree.urgency(f, cell, level),
+    }
+}
+
 /// Puts a cell that this lane has into the queue of its tenant and level.
 pub(super) fn push_ready<'b>(
     f: &'b FunctionBuilder<'b>,
@@ -68,13 +84,7 @@ pub(super) fn push_ready<'b>(
     cells: &CellBuffers,
     cell: U32<'b>,
 ) {
-    let owner = f.load(cells.lines.at(cell * LINE + 1));
-    let (tenant, level) = (f.cast::<u32>(owner), f.cast::<u32>(owner >> 32));
-    let queue = match (kernel.layout.levels, &kernel.trees) {
-        (1, _) => tenant,
-        (levels, None) => tenant * levels + level,
-        (levels, Some(tree)) => tenant * levels + tree.urgency(f, cell, level),
-    };
+    let queue = queue_number(f, kernel, cells, cell);
     let position = f.atomic_add(Order::Relaxed, Scope::Device, cells.ready_ends.at(queue_back(queue)), 1u64);
     let (at, lap) = queue_entry(f, &kernel.layout, queue, position);
     let entry = f.cast::<u64>(lap) << 32 | f.cast::<u64>(cell);
@@ -95,8 +105,8 @@ impl CellServer<'_> {
         }
         f.barrier();
         let none = || (f.lit(0), f.lit(0));
-        if let Some(tree) = &kernel.trees {
-            let choose = || self.choose_queue_beside_arrivals(f, cells, tree);
+        if kernel.trees.is_some() {
+            let choose = || self.choose_queue_beside_arrivals(f, cells);
             let (queue, wanted) = f.choose(f.lane().eq(0), choose, none);
             let wanted = f.group_broadcast(wanted, 0);
             f.when(wanted.ne(0), || self.take_entries(f, cells, (f.group_broadcast(queue, 0), wanted)));

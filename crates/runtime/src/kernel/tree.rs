@@ -30,25 +30,19 @@
 //! moment. So a root that waits for its tree is never held up by tasks that are less urgent than the root itself. Cells
 //! that wait in a queue already are not moved.
 //!
-//! **Which task runs next.** What a group has spawned last it runs first, so a tree is worked off in depth, and the number
-//! of cells that a tree needs at once grows with its depth and not with its width. A group keeps cells that have *arrived*
-//! and have no place at home yet, and mostly fills free places from these. After every `TURNS_AT_HOME` turns, it gives half of
-//! them to the queues, those that have arrived first, and what waits in queues comes first for one turn. So whatever has
-//! arrived is in a queue after a few such turns, if it has not run before, and queues are served in order. If cells of
-//! another tenant or level wait in queues, everything that has arrived goes there, so that weights and levels decide. While
-//! other groups are idle, a group gives half of what has arrived to the queues at every turn.
+//! Which task of a tree runs next is said in [`arrivals`](super::arrivals).
 
 use pelton_ir::builder::{At, FunctionBuilder, Val};
 use pelton_ir::types::{Order, Scope};
 
 use super::buffers::{CellBuffers, EventBuffers, GraphBuffers, SpawnBuffers, TreeBuffers};
-use super::cells::{self, cell_fact, cell_state, change_state, fact, is_in_phase};
+use super::cells::{cell_fact, cell_state, change_state, fact, is_in_phase};
 use super::context::{LINE, U32, U64};
 use super::declare::Declarer;
 use super::dispatch::allows;
 use super::graphs::{GraphLayout, GraphRunner};
 use super::home::{self, CellServer, CellTask, STEPS_PER_TURN, home_word, share};
-use super::ready::{NO_QUEUE, TURNS_AT_HOME, push_ready};
+use super::ready::push_ready;
 use super::steps::{outcome, step_counter};
 use super::{event, spawn};
 use crate::protocol::{FaultCode, Status, control};
@@ -129,11 +123,6 @@ impl TreeContext {
     ) -> U64<'b> {
         let root = f.cast::<u32>(f.load(self.link(cell, tree_word::ROOT)));
         f.atomic_load(Order::Relaxed, Scope::Device, cells.states.at(root))
-    }
-
-    /// How many groups are idle.
-    pub(super) fn idle_groups<'b>(&self, f: &'b FunctionBuilder<'b>) -> U32<'b> {
-        f.atomic_load(Order::Relaxed, Scope::Device, self.buffers.idle.at(0))
     }
 
     /// The level at which a task waits in a queue: the more urgent one of its own and that of its root.
@@ -238,7 +227,7 @@ impl CellServer<'_> {
         let end = f.choose(
             held,
             || {
-                let kept = || self.hold_task_back(f, cells, cell, (seen, mask)).tuple();
+                let kept = || StepEnd::goes_on(f, self.pause_or_queue(f, cells, cell, (seen, mask))).tuple();
                 f.choose(end.ends, || end.tuple(), kept)
             },
             || {
@@ -314,13 +303,12 @@ impl CellServer<'_> {
         let steps = f.cast::<u32>(f.load(fact(cells, cell, cell_fact::STEPS)));
         let faults = f.atomic_load(Order::Relaxed, Scope::Device, tree.link(cell, tree_word::FAULTS));
         let cancelled = ((seen | root) & cell_state::CANCEL).ne(0);
-        let entries = || self.table.entries.iter().filter(|entry| entry.stepped.is_some());
-        let ignores_faults = entries().filter(|entry| !entry.sees_faults);
-        let ignores_faults = ignores_faults.fold(f.lit(false), |some, entry| some | op.eq(entry.op.code()));
+        let ignores_faults =
+            self.table.is_one_of(f, op, |entry| entry.stepped.is_some() && !entry.sees_faults);
         let child_failed = ignores_faults & faults.ne(0);
         // The window that took a task from its slot has checked its rights. Those of a spawned task are checked here.
         let spawned = cell.ge(self.kernel.layout.producer_cell_count());
-        let known = entries().fold(f.lit(false), |some, entry| some | op.eq(entry.op.code()));
+        let known = self.table.is_one_of(f, op, |entry| entry.stepped.is_some());
         let denied = spawned & steps.eq(0) & mask.ne(0) & !(known & allows(f, mask, op));
         let skipped = GraphRunner::new(self.kernel).map_or(f.lit(false), |graphs| graphs.is_skipped(f, cell));
         let cancelled = cancelled | skipped;
@@ -332,20 +320,6 @@ impl CellServer<'_> {
         let parental = (seen & cell_state::HAD_CHILDREN).ne(0);
         let end = StepEnd { ends, status, value, stays: f.lit(false), next: f.lit(0), parental };
         (ends | (seen & cell_state::PAUSE).ne(0) | mask.eq(0), end)
-    }
-
-    /// Puts a task aside that the host has paused, or puts it into its queue because its tenant is disabled.
-    fn hold_task_back<'b>(
-        self,
-        f: &'b FunctionBuilder<'b>,
-        cells: &CellBuffers,
-        cell: U32<'b>,
-        (seen, mask): (U64<'b>, U32<'b>),
-    ) -> StepEnd<'b> {
-        let paused = (seen & cell_state::PAUSE).ne(0);
-        let ready = f.choose(paused, || cells::park_cell(f, cells, cell, f.lit(false)), || f.lit(true));
-        f.when(ready & mask.eq(0), || push_ready(f, self.kernel, cells, cell));
-        StepEnd::goes_on(f, ready & mask.ne(0))
     }
 
     /// Does what comes after the last step of a turn: counts the children, and puts the task where it goes on from. `seen` is
@@ -361,17 +335,12 @@ impl CellServer<'_> {
     ) -> StepEnd<'b> {
         let kernel = self.kernel;
         let CellTask { place, cell, .. } = task;
-        let all = fact(cells, cell, cell_fact::STEPS);
-        f.store(all, f.load(all) + f.cast::<u64>(steps));
-        self.count(f, cells, step_counter::BEGUN, steps);
-        if let Some(places) = &kernel.places {
-            f.store(fact(cells, cell, cell_fact::SIZES), places.kept_sizes(f, place));
-        }
+        self.note_steps(f, cells, task, steps);
         // Nobody could resume a spawned task that calls `park`.
         let spawned = cell.ge(kernel.layout.producer_cell_count());
-        let lost = spawned & status.eq(Status::Done.code()) & asked.eq(outcome::PARK);
-        let status = f.select(lost, Status::Fault.code(), status);
-        let value = f.select(lost, FaultCode::UNREACHABLE.code(), value);
+        let unreachable = spawned & status.eq(Status::Done.code()) & asked.eq(outcome::PARK);
+        let status = f.select(unreachable, Status::Fault.code(), status);
+        let value = f.select(unreachable, FaultCode::UNREACHABLE.code(), value);
         let well = status.eq(Status::Done.code());
         let goes_on = well & asked.ne(0);
         let kind = f.select(goes_on, asked & outcome::KIND, 0);
@@ -583,140 +552,13 @@ impl CellServer<'_> {
         (status, value): (U32<'b>, U32<'b>),
     ) -> (U32<'b>, U32<'b>) {
         let op = f.cast::<u32>(f.load(cells.lines.at(cell * LINE)) >> 32);
-        let sees = self.table.entries.iter().filter(|entry| entry.sees_faults);
-        let sees = sees.fold(f.lit(false), |some, entry| some | op.eq(entry.op.code()));
+        let sees = self.table.is_one_of(f, op, |entry| entry.sees_faults);
         let faults = f.atomic_load(Order::Relaxed, Scope::Device, tree.link(cell, tree_word::FAULTS));
         let child_failed = status.eq(Status::Done.code()) & !sees & faults.ne(0);
         (
             f.select(child_failed, Status::Fault.code(), status),
             f.select(child_failed, FaultCode::CHILD.code(), value),
         )
-    }
-
-    /// Chooses the queue from which cells are taken, and how many, beside the cells that have arrived. Decides what is shared
-    /// at the end of this turn. One lane does this.
-    pub(super) fn choose_queue_beside_arrivals<'b>(
-        self,
-        f: &'b FunctionBuilder<'b>,
-        cells: &CellBuffers,
-        tree: &TreeContext,
-    ) -> (U32<'b>, U32<'b>) {
-        let layout = &self.kernel.layout;
-        let word = |at: u32| cells.words.at(at);
-        let turns = f.load(word(home_word::TURNS));
-        f.store(word(home_word::TURNS), turns + 1);
-        let (best, time) = self.find_queue(f, cells, turns);
-        let some = best.ne(NO_QUEUE);
-        let waiting = f.choose(some, || f.load(cells.waiting.at(best)), || f.lit(0));
-        let (count, kept) = (f.load(word(home_word::COUNT)), f.load(word(home_word::ARRIVED)));
-        let room = f.max(f.load(word(home_word::LIMIT)), count) - count;
-        // Mostly what has arrived comes first. But after every `TURNS_AT_HOME` turns, what waits in the queues does.
-        let shared = f.load(word(home_word::SHARES)).ne(share::NOTHING);
-        let left = f.select(shared, room, f.max(room, kept) - kept);
-        let wanted = f.min(f.min(waiting, left), f.lit(layout.arrival_cells()) - kept);
-        let others = self.are_cells_left(f, cells, wanted);
-        f.store(word(home_word::OTHERS), others);
-        let last = (turns % TURNS_AT_HOME).eq(TURNS_AT_HOME - 1);
-        let crowded = others.ne(0) | (kept + wanted).gt(room);
-        let foreign = || f.choose(kept.ne(0), || self.do_others_wait(f, cells, tree, kept), || f.lit(false));
-        let foreign = f.choose(last & others.ne(0), foreign, || f.lit(false));
-        let shares = f.select(foreign, f.lit(share::EVERYTHING), share::PLACES);
-        f.store(word(home_word::SHARES), f.select(last & crowded, shares, share::NOTHING));
-        f.store(word(home_word::ARRIVED), kept + wanted);
-        f.when(wanted.ne(0), || self.raise_times(f, cells, time));
-        (best, wanted)
-    }
-
-    /// Whether cells wait in another queue than the one for the cell that has arrived last.
-    fn do_others_wait<'b>(
-        self,
-        f: &'b FunctionBuilder<'b>,
-        cells: &CellBuffers,
-        tree: &TreeContext,
-        arrived: U32<'b>,
-    ) -> Val<'b, bool> {
-        let layout = &self.kernel.layout;
-        let cell = f.load(cells.arrivals.at(arrived - 1));
-        let owner = f.load(cells.lines.at(cell * LINE + 1));
-        let (tenant, level) = (f.cast::<u32>(owner), f.cast::<u32>(owner >> 32));
-        let own = match layout.levels {
-            1 => tenant,
-            levels => tenant * levels + tree.urgency(f, cell, level),
-        };
-        f.range((0u32, layout.queue_count(), 1u32), f.lit(false), |_, queue, some| {
-            some | (queue.ne(own) & f.load(cells.waiting.at(queue)).ne(0))
-        })
-    }
-
-    /// Gives the cells that have arrived last free places at home. The others stay, or go to the queues if the group shares
-    /// them or others are idle. All lanes call it.
-    pub(super) fn place_last_arrivals<'b>(self, f: &'b FunctionBuilder<'b>, cells: &CellBuffers) {
-        let kernel = self.kernel;
-        let (word, most) = (|at: u32| cells.words.at(at), kernel.layout.home_cells());
-        let arrived = f.group_broadcast(f.load(word(home_word::ARRIVED)), 0);
-        f.when(arrived.ne(0), || {
-            let count = f.group_broadcast(f.load(word(home_word::COUNT)), 0);
-            let limit = f.group_broadcast(f.load(word(home_word::LIMIT)), 0);
-            let shares = f.group_broadcast(f.load(word(home_word::SHARES)), 0);
-            let others_idle = f.group_broadcast(f.load(word(home_word::OTHERS_IDLE)), 0);
-            let wanted = f.min(arrived, f.max(limit, count) - count);
-            kernel.each_by_lane(f, f.lit(most), most, |place| {
-                f.when(f.load(cells.home.at(place)).eq(0) & wanted.ne(0), || {
-                    let at = f.atomic_add(Order::Relaxed, Scope::Group, word(home_word::PLACED), 1);
-                    f.when(at.lt(wanted), || {
-                        f.store(cells.home.at(place), f.load(cells.arrivals.at(arrived - 1 - at)) + 1);
-                        f.atomic_add(Order::Relaxed, Scope::Group, word(home_word::COUNT), 1);
-                    });
-                });
-            });
-            f.barrier();
-            let rest = arrived - f.min(f.load(word(home_word::PLACED)), wanted);
-            // Those that have arrived first are mostly the roots of the largest subtrees, and have waited longest.
-            let gives = others_idle.ne(0) | shares.ne(share::NOTHING);
-            let half = f.select(gives, rest - rest / 2, 0);
-            let given = f.select(shares.eq(share::EVERYTHING), rest, half);
-            kernel.each_by_lane(f, given, kernel.layout.arrival_cells(), |k| {
-                push_ready(f, kernel, cells, f.load(cells.arrivals.at(k)));
-            });
-            f.barrier();
-            // At least half of them are given away, so the others move to places that are free.
-            let moved = f.select(given.ne(0), rest - given, 0);
-            kernel.each_by_lane(f, moved, kernel.layout.arrival_cells(), |k| {
-                f.store(cells.arrivals.at(k), f.load(cells.arrivals.at(given + k)));
-            });
-            f.barrier();
-            f.when(f.lane().eq(0), || {
-                f.store(word(home_word::ARRIVED), rest - given);
-                f.store(word(home_word::PLACED), 0);
-            });
-            f.barrier();
-        });
-    }
-
-    /// Decides how many places at home the group uses in this turn, given how many groups are idle. One lane does this.
-    pub(super) fn limit_home<'b>(self, f: &'b FunctionBuilder<'b>, cells: &CellBuffers, idle: U32<'b>) {
-        let most = self.kernel.layout.home_cells();
-        let own = f.load(cells.words.at(home_word::IDLE));
-        let others = idle.gt(own);
-        f.store(cells.words.at(home_word::LIMIT), f.select(others, self.kernel.layout.lanes.min(most), most));
-        f.store(cells.words.at(home_word::OTHERS_IDLE), f.select(others, 1, 0));
-    }
-
-    /// Counts the group among those that are idle, or no longer. One lane does this, after each turn.
-    pub(super) fn count_idle<'b>(
-        self,
-        f: &'b FunctionBuilder<'b>,
-        cells: &CellBuffers,
-        tree: &TreeContext,
-        busy: Val<'b, bool>,
-    ) {
-        let word = cells.words.at(home_word::IDLE);
-        let (before, now) = (f.load(word), f.select(busy, 0, 1));
-        f.when(before.ne(now), || {
-            // Taking one off is adding the greatest number.
-            f.atomic_add(Order::Relaxed, Scope::Device, tree.buffers.idle.at(0), now - before);
-            f.store(word, now);
-        });
     }
 }
 
