@@ -8,10 +8,10 @@ use pelton::{Handler, Session, Spec, Task, device};
 
 /// Counts the ways to fill the rows from argument 1 on. Argument 0 is n, and arguments 2 to 4 are the columns and the
 /// diagonals that queens cover, as bits. A task spawns one child per free place of its row.
-fn queens() -> Handler {
+pub(crate) fn queens() -> Handler {
     Handler::lane_wide(|task| {
         let (f, n, row) = (task.body(), task.arg(0), task.arg(1));
-        let (one, results) = (f.lit(1u32), [(); 10].map(|()| task.frame_word()));
+        let (one, results) = (f.lit(1u32), [(); 14].map(|()| task.frame_word()));
         task.step(|| {
             let (a, b, c) = (task.arg(2), task.arg(3), task.arg(4));
             let free = !(a | b >> row | c >> (n - 1 - row));
