@@ -40,7 +40,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What runs graphs in a round.
 #[derive(Clone, Copy)]
-enum GraphRunner {
+enum GraphContender {
     /// Launches of a session.
     Session,
     /// Tasks of a session, which the host submits layer by layer.
@@ -64,8 +64,8 @@ enum GraphGoal {
 pub(super) fn measure_graphs(bench: &TasksBench<'_>) -> Result<Vec<BenchRow>, CliError> {
     let graphs = GraphBench::new(bench.device, bench.time)?;
     let (peer, runner) = match bench.is_local() {
-        true => ("rayon", GraphRunner::Rayon),
-        false => ("CUDA graphs", GraphRunner::Cuda),
+        true => ("rayon", GraphContender::Rayon),
+        false => ("CUDA graphs", GraphContender::Cuda),
     };
     let mut contenders = Vec::new();
     for (case, metric, goal) in
@@ -76,9 +76,9 @@ pub(super) fn measure_graphs(bench: &TasksBench<'_>) -> Result<Vec<BenchRow>, Cl
             (GraphGoal::Chain, _) | (_, 1) => String::new(),
             (GraphGoal::Layers, many) => format!(", {many} producers"),
         };
-        let session = new(&format!("session{producers}"), GraphRunner::Session);
+        let session = new(&format!("session{producers}"), GraphContender::Session);
         contenders.push(session.against(format!("{case}, {peer}")));
-        contenders.push(new(&format!("driven by the host{producers}"), GraphRunner::Host));
+        contenders.push(new(&format!("driven by the host{producers}"), GraphContender::Host));
         contenders.push(new(peer, runner));
     }
     let measured = play_contenders(bench, contenders, |(runner, goal)| match goal {
@@ -173,17 +173,17 @@ impl<'a> GraphBench<'a> {
     }
 
     /// How many graphs of ten layers are run per second.
-    fn layers_per_second(&self, runner: GraphRunner) -> Result<f64, CliError> {
+    fn layers_per_second(&self, runner: GraphContender) -> Result<f64, CliError> {
         let graph = &self.layers;
         match runner {
-            GraphRunner::Session => {
+            GraphContender::Session => {
                 let session = self.launch_session()?;
                 let launch = session.graph(0, &graph.shape.graph())?;
                 self.producers_per_second(&session, |producer, start| {
                     launch_for(graph, &launch, producer, (start, self.time))
                 })
             }
-            GraphRunner::Host => {
+            GraphContender::Host => {
                 let session = self.launch_session()?;
                 self.producers_per_second(&session, |producer, start| {
                     let mut runs = 0;
@@ -194,7 +194,7 @@ impl<'a> GraphBench<'a> {
                     Ok(runs)
                 })
             }
-            GraphRunner::Rayon => {
+            GraphContender::Rayon => {
                 let mut runs = 0;
                 repeat(self.time, || {
                     self.run_in_rayon(graph, runs)?;
@@ -202,7 +202,7 @@ impl<'a> GraphBench<'a> {
                     Ok(1)
                 })
             }
-            GraphRunner::Cuda => {
+            GraphContender::Cuda => {
                 let parameters: Vec<u32> = (0..self.producers).collect();
                 let times = self.cuda_seconds(graph, &parameters)?;
                 Ok((parameters.len() * times.len()) as f64 / times.iter().sum::<f64>())
@@ -211,10 +211,10 @@ impl<'a> GraphBench<'a> {
     }
 
     /// How long chains take that are run one after the other, in seconds.
-    fn chain_seconds(&self, runner: GraphRunner) -> Result<Vec<f64>, CliError> {
+    fn chain_seconds(&self, runner: GraphContender) -> Result<Vec<f64>, CliError> {
         let graph = &self.chain;
         match runner {
-            GraphRunner::Session => {
+            GraphContender::Session => {
                 let session = self.launch_session()?;
                 let (mut producer, launch) = (session.producer(0)?, session.graph(0, &graph.shape.graph())?);
                 let times = self.repeat_timed(|run| {
@@ -224,15 +224,15 @@ impl<'a> GraphBench<'a> {
                 graph.check_sums(&session, &[times.len() as u64])?;
                 Ok(times)
             }
-            GraphRunner::Host => {
+            GraphContender::Host => {
                 let session = self.launch_session()?;
                 let mut producer = session.producer(0)?;
                 let times = self.repeat_timed(|run| drive_graph(graph, &session, &mut producer, run))?;
                 graph.check_sums(&session, &[times.len() as u64])?;
                 Ok(times)
             }
-            GraphRunner::Rayon => self.repeat_timed(|run| self.run_in_rayon(graph, run)),
-            GraphRunner::Cuda => self.cuda_seconds(graph, &[1]),
+            GraphContender::Rayon => self.repeat_timed(|run| self.run_in_rayon(graph, run)),
+            GraphContender::Cuda => self.cuda_seconds(graph, &[1]),
         }
     }
 
@@ -363,14 +363,14 @@ mod tests {
     fn every_number_is_checked() {
         let device = pelton_device::open("cpu").expect("there is a CPU");
         let mut graphs = GraphBench::new(&device, Duration::from_millis(20)).expect("rayon starts");
-        for runner in [GraphRunner::Session, GraphRunner::Host, GraphRunner::Rayon] {
+        for runner in [GraphContender::Session, GraphContender::Host, GraphContender::Rayon] {
             assert!(graphs.layers_per_second(runner).expect("every sum is right") > 0.0);
             assert!(!graphs.chain_seconds(runner).expect("every result is right").is_empty());
         }
         // A node that is not the result of the graph has another number.
         graphs.layers.numbers[0][900] ^= 1;
         graphs.chain.numbers[0][999] ^= 1;
-        for runner in [GraphRunner::Session, GraphRunner::Host, GraphRunner::Rayon] {
+        for runner in [GraphContender::Session, GraphContender::Host, GraphContender::Rayon] {
             assert!(graphs.layers_per_second(runner).is_err());
             assert!(graphs.chain_seconds(runner).is_err());
         }
