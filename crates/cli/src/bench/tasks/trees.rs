@@ -80,7 +80,7 @@ impl TreeShape {
                 tree_depth: 17,
                 join_depth: 17,
                 host_depth: 12,
-                spawn_cells: 4096,
+                spawn_cells: 1 << 16,
                 groups: Some(1),
             },
             (None, true) => TreeShape { tree_depth: 13, join_depth: 13, ..Self::of(device, false) },
