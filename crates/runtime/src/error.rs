@@ -112,6 +112,9 @@ pub enum Error {
     /// The session has ended. The value says why.
     #[error("the session has ended: {0}")]
     Ended(SessionEnd),
+    /// The session keeps the kernel that it has. The value says why.
+    #[error(transparent)]
+    HandOver(#[from] HandOverError),
     /// The session lacks a buffer of its own, which is a defect of Pelton.
     #[error("the session has no buffer {0:?}; this is a defect of Pelton")]
     Internal(&'static str),
@@ -121,6 +124,51 @@ pub enum Error {
     /// A thread of the session could not be started.
     #[error("no thread could be started: {0}")]
     Thread(std::io::Error),
+}
+
+/// Why a session keeps the kernel that it has, although it was asked to change it.
+#[allow(missing_docs)]
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HandOverError {
+    /// The `Spec` differs from that of the session in something that a session cannot change.
+    #[error("`{axis}` cannot change while a session runs: only handlers, libraries and fuel can")]
+    Axis { axis: &'static str },
+    /// The session has no handler of this name.
+    #[error("this session has no handler {name:?}")]
+    UnknownHandler { name: String },
+    /// The session has a handler of this name already.
+    #[error("this session has a handler {name:?} already: replace it, or choose another name")]
+    NameTaken { name: String },
+    /// All opcodes that can be assigned are in use, or were in use.
+    #[error("there is no opcode left for handler {name:?}")]
+    NoOpcode { name: String },
+    /// The handler is resumable, and the session was launched without resumable handlers.
+    #[error(
+        "handler {name:?} is resumable, and this session has no cells for its tasks: \
+         launch the session with at least one resumable handler"
+    )]
+    NoCells { name: String },
+    /// The handler spawns tasks, and the session was launched without handlers that do.
+    #[error(
+        "handler {name:?} spawns tasks, and this session has no room for them: \
+         launch the session with at least one handler that spawns tasks"
+    )]
+    NoChildren { name: String },
+    /// Only one of two versions of a handler is resumable, so tasks that wait in rings would be of the wrong kind.
+    #[error("{}", steps_differ(.name, *.resumable))]
+    Steps { name: String, resumable: bool },
+    /// Tasks that have begun with the old version of a handler are under way.
+    #[error(
+        "{tasks} tasks of handler {name:?} have begun and not ended, and its new version does not take them over \
+         (`Handler::takes_over`)"
+    )]
+    Begun { name: String, tasks: u64 },
+}
+
+fn steps_differ(name: &str, resumable: bool) -> String {
+    let (is, was) = if resumable { ("is", "was not") } else { ("is not", "was") };
+    format!("handler {name:?} {is} resumable, and {was} before: remove it, and install the new one")
 }
 
 /// How a session ended, in full: with the error of the device if there was one.

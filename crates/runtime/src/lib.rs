@@ -134,7 +134,7 @@ mod payload;
 pub use after::{EventCondition, TaskAfter};
 pub use deadline::Deadline;
 pub use drain::{Batch, Drain};
-pub use error::{EndReason, Error, LossReason, SessionEnd, SubmitError, TaskError};
+pub use error::{EndReason, Error, HandOverError, LossReason, SessionEnd, SubmitError, TaskError};
 pub use graph::{CheckedGraph, Graph, GraphEdge, GraphError, GraphNode, NodeArg, NodeId, NodeOp};
 pub use kernel::{Claim, Geometry, Handler, Placement, Region, Spec, Tenant, TenantId};
 pub use payload::{Payload, PayloadTask, Submission};

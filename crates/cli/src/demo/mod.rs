@@ -98,7 +98,7 @@ fn play_demo(args: &DemoArgs, device: &Arc<dyn Device>, term: &Term) -> Result<D
     for tenant in 0..kernel::TENANTS.len() as u32 {
         session.view::<u32>(tenant, "data")?.write(0, &table.words)?;
     }
-    let opening = report::opening_lines(device.caps(), session.layout(), asked, launched);
+    let opening = report::opening_lines(device.caps(), &session.layout(), asked, launched);
     if !args.json {
         for line in &opening {
             term.line(line)?;

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
+use pelton::kernel::TenantId;
 use pelton::kernel::handler::OBSERVABLE;
-use pelton::kernel::{Layout, TenantId};
 use pelton::workspace::{Element, PieceLocation, RegionView};
 use pelton::{Drain, Session};
 use pelton_filetest::hint::name_hint;
@@ -17,8 +17,8 @@ use crate::exec;
 
 /// A session or drain, which owns a workspace.
 pub(super) trait WorkspaceOwner {
-    /// The layout of the workspace.
-    fn layout(&self) -> &Layout;
+    /// The names of the regions of the workspace.
+    fn region_names(&self) -> Vec<String>;
     /// The place of a tenant's piece of a region.
     fn piece(&self, tenant: TenantId, region: &str) -> Result<PieceLocation, pelton::Error>;
     /// A view of a tenant's piece of a region.
@@ -28,8 +28,8 @@ pub(super) trait WorkspaceOwner {
 macro_rules! workspace_owners {
     ($($name:ident)*) => {$(
         impl WorkspaceOwner for $name {
-            fn layout(&self) -> &Layout {
-                $name::layout(self)
+            fn region_names(&self) -> Vec<String> {
+                self.layout().areas.iter().map(|area| area.region.name.clone()).collect()
             }
             fn piece(&self, tenant: TenantId, region: &str) -> Result<PieceLocation, pelton::Error> {
                 $name::piece(self, tenant, region)
@@ -94,8 +94,8 @@ fn find_region(
     let tenant = tenant.map_err(CliError::Wrong)?;
     let piece = home.piece(tenant, &target.region).map_err(|error| match error {
         pelton::Error::UnknownRegion(name) => {
-            let regions = home.layout().areas.iter().map(|area| area.region.name.as_str());
-            let there: Vec<&str> = regions.chain([OBSERVABLE]).collect();
+            let regions = home.region_names();
+            let there: Vec<&str> = regions.iter().map(String::as_str).chain([OBSERVABLE]).collect();
             CliError::Unknown { kind: "region", hint: name_hint(&name, &there), name }
         }
         error => error.into(),

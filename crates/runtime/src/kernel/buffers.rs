@@ -153,11 +153,10 @@ pub(crate) enum FirstContent {
     StripeStarts,
     /// It holds the first position of each near stripe, [`STRIDE`] words apart.
     NearStripeStarts,
-    /// It holds the first position of each far ring, several times per ring and [`STRIDE`] words apart.
-    RingStarts {
-        /// How many times per ring.
-        per_ring: u32,
-    },
+    /// It holds the first position of each far ring, [`STRIDE`] words apart.
+    RingStarts,
+    /// It holds the first position of each far ring twice, [`STRIDE`] words apart, when any run starts.
+    RingStartsTwice,
 }
 
 /// One buffer of a kernel.
@@ -175,11 +174,9 @@ pub(crate) struct BufferRow {
 
 impl BufferRow {
     /// Whether the buffer is filled again for a run that follows another over the same memory: it says where the run
-    /// begins, or belongs to one run alone, and the host does not keep it.
-    #[cfg(feature = "inject")]
+    /// begins to take tasks, or belongs to one run alone.
     pub(crate) fn begins_each_run(&self) -> bool {
-        let begins = matches!(self.first, ZerosEachRun | StripeStarts | NearStripeStarts | RingStarts { .. });
-        begins && self.written != WrittenBy::Host
+        matches!(self.first, ZerosEachRun | StripeStarts | RingStartsTwice)
     }
 
     /// The name of the buffer in a module with this layout.
@@ -238,8 +235,8 @@ macro_rules! buffers {
 }
 
 use FirstContent::{
-    AllOnes, ControlWords, GraphInstances, NearStripeStarts, Pieces, RingStarts, RingTenants, StripeStarts,
-    TenantShares, TenantStrides, Zeros, ZerosEachRun,
+    AllOnes, ControlWords, GraphInstances, NearStripeStarts, Pieces, RingStarts, RingStartsTwice,
+    RingTenants, StripeStarts, TenantShares, TenantStrides, Zeros, ZerosEachRun,
 };
 
 #[rustfmt::skip]
@@ -272,9 +269,9 @@ buffers! {
 
     /// The buffers that the router of far rings needs.
     RouterBuffers {
-        tails Tails u64 "tails" Host Host (|p| p.rings() * STRIDE) (RingStarts { per_ring: 1 })
+        tails Tails u64 "tails" Host Host (|p| p.rings() * STRIDE) (RingStarts)
             "The tail of each far ring, which its producer writes.";
-        route Route u64 "route" Device Kernel (|p| p.rings() * 2 * STRIDE) (RingStarts { per_ring: 2 })
+        route Route u64 "route" Device Kernel (|p| p.rings() * 2 * STRIDE) (RingStartsTwice)
             "Two words per far ring: the tail that the router has passed on, and the position up to which groups have claimed tasks.";
     }
 
@@ -298,7 +295,7 @@ buffers! {
     FrontierBuffers {
         marks Marks u64 "marks" Device Kernel (|p| p.slots(Placement::Far)) (Zeros)
             "The position at which a window or a fence ends, by the position at which it begins.";
-        front Front u64 "front" Device Kernel (|p| p.rings() * STRIDE) (RingStarts { per_ring: 1 })
+        front Front u64 "front" Device Kernel (|p| p.rings() * STRIDE) (RingStarts)
             "The position up to which all tasks of a ring have ended, and beside it how many windows have ended that were not followed yet. Drained batches also have the words of `pass_word` here.";
     }
 

@@ -62,6 +62,21 @@ mod front_word {
 /// The bit of a mark that says that it belongs to a fence.
 const FENCE_MARK: u64 = 1 << 63;
 
+/// Returns where the marks of a stripe end that begin at its frontier: the position up to which tasks were taken, once no
+/// group runs any more.
+pub(crate) fn end_of_marks(marks: &[u64], frontier: u64) -> u64 {
+    let slots = marks.len() as u64;
+    let mut at = frontier;
+    loop {
+        let end = marks[(at % slots) as usize] & !FENCE_MARK;
+        // A mark of the last lap ends at or before this position.
+        if end.wrapping_sub(at).wrapping_sub(1) >= slots {
+            return at;
+        }
+        at = end;
+    }
+}
+
 /// The functions that retire the fences of one placement.
 pub(super) struct Fences<'k> {
     slots: &'k BankSlots,

@@ -51,7 +51,7 @@ use pelton_ir::text::{self, ColorMode};
 use pelton_ir::types::{Access, Len, Num, Order, Scope, Space, Type};
 
 use super::import::{PAYLOAD_LEN, REPLY_LEN};
-use crate::protocol::{Opcode, slot};
+use crate::protocol::{FaultCode, Opcode, slot};
 
 /// The name of the buffer from which handlers read the task's arguments.
 pub const ARG: &str = "arg";
@@ -126,6 +126,8 @@ pub struct Handler {
     pub module: Module,
     /// What went wrong while the handler was made.
     pub(super) error: Option<String>,
+    /// Whether tasks that were begun by an older version of the handler go on with this one.
+    pub takes_over: bool,
     /// Whether the handler may end the kernel with `trap`.
     pub(super) may_trap: bool,
 }
@@ -183,7 +185,7 @@ impl Handler {
     /// with the handler's name in the `Spec` is the one that runs.
     pub fn from_module(module: Module) -> Self {
         let (width, visible, class) = Default::default();
-        Handler { width, visible, class, module, error: None, may_trap: false }
+        Handler { width, visible, class, module, error: None, takes_over: false, may_trap: false }
     }
 
     /// Sets how many lanes run one task of this handler.
@@ -194,6 +196,13 @@ impl Handler {
     /// Sets which effects of a task are visible to others when it has ended.
     pub fn visible(self, visible: Visible) -> Self {
         Handler { visible, ..self }
+    }
+
+    /// Sets whether tasks that were begun by an older version of this handler go on with this one when
+    /// [`Session::replace`](crate::Session::replace) installs it. Their frames must then mean the same to both versions. By
+    /// default they do not go on, and a handler is not replaced while it has begun tasks that have not ended.
+    pub fn takes_over(self, takes_over: bool) -> Self {
+        Handler { takes_over, ..self }
     }
 
     /// Lets the handler end the kernel with `trap`, for tests of how sessions end.
@@ -253,8 +262,23 @@ pub struct NamedHandler {
 }
 
 impl NamedHandler {
+    /// Makes a handler for the opcode of a resumable handler that was removed. It ends each task of that opcode with the
+    /// fault UNKNOWN. Its name has a dot, so that no handler of a user has it.
+    pub(crate) fn removed(removed: &NamedHandler) -> Self {
+        let end = |task: &HandlerBody<'_>| {
+            task.fault(FaultCode::UNKNOWN.code());
+            // A task is resumable if its handler calls this, and the tasks of the removed one are.
+            task.f.when(task.f.lit(false), || task.yield_now());
+        };
+        let handler = match removed.width {
+            Width::Lane => Handler::lane_wide(|task| end(&task)),
+            Width::Group => Handler::group_wide(|group| end(&group)),
+        };
+        NamedHandler::new(removed.op, format!("removed.{}", removed.op.code()), handler)
+    }
+
     /// Names a handler. The function gets the same name if a closure wrote it.
-    pub(super) fn new(op: Opcode, name: String, mut handler: Handler) -> Self {
+    pub(crate) fn new(op: Opcode, name: String, mut handler: Handler) -> Self {
         let functions = &mut handler.module.functions;
         let unnamed = functions.iter().find(|(_, function)| function.name == UNNAMED).map(|(at, _)| at);
         if let Some(at) = unnamed {

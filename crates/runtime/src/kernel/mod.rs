@@ -44,7 +44,7 @@ pub(crate) mod drain;
 mod error;
 mod event;
 mod far;
-mod fence;
+pub(crate) mod fence;
 pub(crate) mod graphs;
 mod home;
 mod import;
@@ -70,6 +70,7 @@ mod watch;
 mod window;
 
 pub use assemble::{Assembled, assemble};
+pub(crate) use assemble::{SessionRoom, assemble_in};
 pub use buffers::BufferId;
 pub(crate) use buffers::STRIDE;
 pub use builtin::{PROVIDED_OPS, UNIMPLEMENTED_OPS};

@@ -32,6 +32,7 @@ use super::declare::Declarer;
 use super::dispatch::{HandlerEntry, end_task};
 use super::drain::PassReport;
 use super::handler::Width;
+use super::layout::Layout;
 use super::window::{TaskWindow, WindowOwner, WindowRunner, task_state};
 use crate::protocol::{FaultCode, Status, WindowState, slot};
 
@@ -393,4 +394,11 @@ const AGAIN: u32 = WindowState::Again.code();
 /// The place of an entry of this lane's list.
 fn own_entry<'b>(f: &'b FunctionBuilder<'b>, entry: U32<'b>) -> U32<'b> {
     f.lane() + entry * f.lanes()
+}
+
+/// Returns where a word of the frame of a cell lies in the buffer of all frames: the place that
+/// [`KernelContext::frame_place`] gives.
+pub(crate) fn frame_index(layout: &Layout, (cell, word): (u32, u32)) -> usize {
+    let (words, cells) = layout.steps.map_or((0, 0), |steps| (steps.frame_words, layout.cell_count()));
+    (if layout.lanes == 1 { cell * words + word } else { word * cells + cell }) as usize
 }

@@ -21,6 +21,7 @@ use pelton_device::View64;
 
 use super::memory::RingMemory;
 use super::producer::Producer;
+use super::resumable::ResumableOps;
 use super::rings::{Rings, Stripe};
 use super::run::ServedRings;
 use super::span::Span;
@@ -63,7 +64,7 @@ pub(crate) struct SessionCells {
     /// The number of the first producer's stripe of cells.
     first_stripe: u32,
     /// The opcodes whose tasks live in cells.
-    ops: Vec<Opcode>,
+    ops: ResumableOps,
     /// The free cells of the producers that are not in use.
     idle: Mutex<Vec<Option<FreeCells>>>,
     asks: Mutex<AskRing>,
@@ -128,7 +129,7 @@ impl SessionCells {
             count: 0,
         };
         let idle = Mutex::new((0..layout.producers).map(|producer| Some(free(producer))).collect());
-        let ops = layout.resumable_ops.clone();
+        let ops = ResumableOps::new(&layout.resumable_ops);
         let has_events = layout.trees.is_some_and(|trees| trees.events > 0);
         let conditions = has_events.then(|| memory.words(BufferId::After)).transpose()?;
         Ok(Some(SessionCells { first_stripe, ops, idle, asks: Mutex::new(asks), conditions }))
@@ -162,7 +163,12 @@ impl SessionCells {
 
     /// Whether tasks of an opcode live in cells.
     pub(super) fn are_for(&self, op: Opcode) -> bool {
-        self.ops.contains(&op)
+        self.ops.contains(op)
+    }
+
+    /// Lets tasks of more opcodes live in cells. Only one thread may do so at a time.
+    pub(super) fn add_ops(&self, ops: &[Opcode]) {
+        self.ops.add(ops);
     }
 }
 

@@ -35,7 +35,7 @@ impl Session {
     /// Returns the number of an event among those of all tenants.
     fn event_number(&self, tenant: TenantId, event: u32) -> Result<u32, Error> {
         self.check_tenant(tenant)?;
-        let events = self.layout.trees.map_or(0, |trees| trees.events);
+        let events = self.rings().layout.trees.map_or(0, |trees| trees.events);
         match event < events {
             true => Ok(tenant * events + event),
             false => Err(Error::UnknownEvent { event, events }),

@@ -21,9 +21,8 @@ pub(crate) fn fill_buffers(
 }
 
 /// Fills the buffers that say where a run begins, for a run that follows another over the same memory. `starts` has the
-/// position at which the run begins to serve each stripe. All other buffers stay as the last run and the host have left
-/// them.
-#[cfg(feature = "inject")]
+/// position at which the run begins to take tasks of each stripe. All other buffers stay as the last run and the host
+/// have left them.
 pub(super) fn fill_next_run(
     spec: &Spec,
     layout: &Layout,
@@ -62,7 +61,8 @@ fn fill_some(
             FirstContent::Pieces => FirstWords::W32(pieces(layout)),
             FirstContent::StripeStarts => FirstWords::W64(starts.to_vec()),
             FirstContent::NearStripeStarts => FirstWords::W64(near_stripe_starts(layout, starts)),
-            FirstContent::RingStarts { per_ring } => FirstWords::W64(ring_starts(layout, starts, per_ring)),
+            FirstContent::RingStarts => FirstWords::W64(ring_starts(layout, starts, 1)),
+            FirstContent::RingStartsTwice => FirstWords::W64(ring_starts(layout, starts, 2)),
         };
         if words.len() != memory.len() {
             return Err(Error::Internal(row.names[0]));

@@ -134,9 +134,9 @@ impl Session {
     /// copied to the device.
     pub fn graph(&self, tenant: TenantId, graph: &Graph) -> Result<SessionGraph, Error> {
         self.check_tenant(tenant)?;
-        let checked = graph.check(&self.spec)?;
+        let checked = graph.check(&self.kernel().spec)?;
         let (found, name) = (graph.nodes.len(), || graph.name.clone());
-        let layout = self.layout.trees.and_then(|trees| trees.graphs);
+        let layout = self.rings().layout.trees.and_then(|trees| trees.graphs);
         let Some(layout) = layout.filter(|layout| found <= layout.nodes as usize) else {
             let most = layout.map_or(0, |layout| layout.nodes);
             return Err(Error::GraphSize { name: name(), found, most });

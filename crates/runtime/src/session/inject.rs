@@ -1,21 +1,15 @@
 //! Ways to make things go wrong between host and kernel, so that tests can see what the other side makes of it: lines
 //! with a wrong bit, as a torn or stale write would leave them, slots that name a wrong cell, asks that come too early
-//! or too late, a host that shows no sign of life, and runs that are replaced.
-
-use std::sync::atomic::Ordering;
+//! or too late, and a host that shows no sign of life.
 
 use super::Session;
 use super::cells::{CellAsk, publish_in_cell};
-use super::fill::fill_next_run;
-use super::memory::kernel_memory;
 use super::producer::Producer;
 use super::rings::Stripe;
-use super::run::KernelRun;
 use super::ticket::Ticket;
 use crate::error::{Error, SubmitError};
 use crate::kernel::BufferId;
 use crate::kernel::cells::{CELL_SHIFT, cell_state};
-use crate::protocol::control;
 use crate::protocol::slot::{self, generation_at};
 use crate::ring::SlotLines;
 use crate::task::Task;
@@ -75,31 +69,6 @@ impl Session {
         Ok(states.upload(0, &vec![state; states.len()])?)
     }
 
-    /// Lets the kernel finish the tasks that it has taken and end, and launches it again over the same rings on the
-    /// same device.
-    ///
-    /// Producers may submit tasks all the while. No fence may be in flight, because the next run does not know about
-    /// fences that the last one was waiting for.
-    ///
-    /// # Errors
-    ///
-    /// Those of the device. The session must then be dropped.
-    pub fn relaunch(&self) -> Result<(), Error> {
-        let (rings, (kernel, launch)) = (self.rings(), &self.relaunch);
-        let retire = |run: &KernelRun| {
-            rings.ask_shutdown();
-            run.wake();
-            run.wait(None).map(|_| ())
-        };
-        self.served.replace_run(self.spec.lease, retire, || {
-            let starts: Vec<u64> = rings.slot_stripes().iter().map(first_unfinished).collect();
-            let memories = kernel_memory(&rings.memory, &self.memory);
-            fill_next_run(&self.spec, &self.layout, &memories, &starts)?;
-            rings.host_words[control::SHUTDOWN as usize].store(0, Ordering::Release);
-            Ok(kernel.launch(launch)?)
-        })
-    }
-
     /// Stops renewing the lease of the kernel, as if the host were held by a debugger.
     pub fn stop_renewing(&self) {
         self.rings().wait_list.close();
@@ -137,19 +106,6 @@ impl Ticket {
         let (share, stripe) = self.slot_owner();
         let position = self.position().wrapping_add_signed(later << stripe.ring.log2);
         share.ask_cell(stripe, position, what);
-    }
-}
-
-/// Returns the first position of a stripe whose task has no record. A kernel that was asked to end finishes the tasks
-/// that it has taken, and it takes tasks in order, so it has taken none from this position on.
-fn first_unfinished(stripe: &Stripe) -> u64 {
-    loop {
-        let (free, tail) = (stripe.free.load(Ordering::Acquire), stripe.tail.load(Ordering::Acquire));
-        let found = stripe.ring.frontier(free, tail);
-        // A producer that took slots back meanwhile may have started the next lap in the slots that were looked at.
-        if stripe.free.load(Ordering::Acquire) == free {
-            return found;
-        }
     }
 }
 

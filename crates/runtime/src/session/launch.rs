@@ -6,6 +6,7 @@ use pelton_device::{Device, Kernel, Launch};
 use pelton_ir::module::Module;
 
 use super::fill::fill_buffers;
+use super::kernel::SessionKernel;
 use super::memory::{BufferMemories, DeviceMemory, MemoryOwner, RingMemory, kernel_memory};
 use super::rings::Rings;
 use super::run::ServedRings;
@@ -13,13 +14,11 @@ use super::start::StartPositions;
 use crate::error::Error;
 use crate::kernel::{AssembleError, Assembled, Geometry, Layout, Lifetime, Placement, Spec, assemble};
 
-/// What a launch makes: the rings with their first run, and the memory at the device.
+/// What a launch makes: the rings with their first run, the memory at the device, and the kernel.
 pub(super) struct Launched {
     pub served: ServedRings,
     pub memory: DeviceMemory,
-    pub layout: Arc<Layout>,
-    #[cfg(feature = "inject")]
-    pub relaunch: (Arc<dyn Kernel>, Launch),
+    pub kernel: SessionKernel,
 }
 
 /// Assembles the kernel of a spec, allocates and fills its memory, and starts it.
@@ -32,11 +31,13 @@ pub(super) fn launch_session(
         let (axis, value, why) = ("lifetime", "drain", "a session is persistent; `Drain` runs batches");
         return Err(AssembleError::Axis { axis, value, why }.into());
     }
-    let (Assembled { module, layout }, kernel) = load_kernel(device, spec)?;
+    let (Assembled { module, layout }, loaded, geometry) = load_kernel(device, spec)?;
     let (rings, memory) = match allocate_memory(device, &layout) {
         // The spec did not insist on near rings, and the device has no room for them.
         Err(_) if spec.placement.is_none() && layout.placement() == Placement::Both => {
-            return launch_session(device, &spec.clone().placement(Placement::Far), starts);
+            let mut launched = launch_session(device, &spec.clone().placement(Placement::Far), starts)?;
+            launched.kernel.spec = Arc::new(spec.clone());
+            return Ok(launched);
         }
         found => found?,
     };
@@ -46,14 +47,10 @@ pub(super) fn launch_session(
     let launch = bind_buffers(spec, &module, &layout, &memories);
     let layout = Arc::new(layout);
     let rings = Arc::new(Rings::new(layout.clone(), rings, &memory, &starts, spec)?);
-    let served = ServedRings::launch(rings, spec.lease, || Ok(kernel.launch(&launch)?))?;
-    Ok(Launched {
-        served,
-        memory,
-        layout,
-        #[cfg(feature = "inject")]
-        relaunch: (kernel, launch),
-    })
+    let served = ServedRings::launch(rings, spec.lease, || Ok(loaded.launch(&launch)?))?;
+    let (spec, shape) = (Arc::new(spec.clone()), (geometry, spec.placement));
+    let kernel = SessionKernel { spec, layout, memories, shape, removed: Vec::new(), loaded, launch };
+    Ok(Launched { served, memory, kernel })
 }
 
 /// Allocates the memory of the rings, which is the smaller part, and then the memory at the device.
@@ -63,13 +60,16 @@ fn allocate_memory(device: &Arc<dyn Device>, layout: &Layout) -> Result<(RingMem
 }
 
 /// Assembles and loads the kernel of a spec. If the kernel turns out so large that fewer groups fit than it was
-/// assembled for, it is assembled again for as many as fit.
-fn load_kernel(device: &Arc<dyn Device>, spec: &Spec) -> Result<(Assembled, Arc<dyn Kernel>), Error> {
+/// assembled for, it is assembled again for as many as fit. Gives the geometry for which it was assembled, too.
+fn load_kernel(
+    device: &Arc<dyn Device>,
+    spec: &Spec,
+) -> Result<(Assembled, Arc<dyn Kernel>, Geometry), Error> {
     let made = assemble(spec, device.caps())?;
     let kernel = device.load(&made.module, None, made.layout.lanes)?;
     let fit = (u64::from(kernel.resident()) * u64::from(spec.share) / 100) as u32;
     if spec.geometry.groups.is_some() || made.layout.groups <= fit {
-        return Ok((made, kernel));
+        return Ok((made, kernel, spec.geometry.clone()));
     }
     let workers = fit.saturating_sub(made.layout.groups - made.layout.workers).max(1);
     // A geometry with a given number of groups does not divide the slots of a near ring among them, so they are divided
@@ -80,7 +80,7 @@ fn load_kernel(device: &Arc<dyn Device>, spec: &Spec) -> Result<(Assembled, Arc<
     let smaller = Spec { geometry, ..spec.clone() };
     let made = assemble(&smaller, device.caps())?;
     let kernel = device.load(&made.module, None, made.layout.lanes)?;
-    Ok((made, kernel))
+    Ok((made, kernel, smaller.geometry))
 }
 
 /// Makes the launch of a kernel, with every buffer of the module bound to its memory.

@@ -28,6 +28,19 @@ impl BufferMemories {
         Ok(BufferMemories(buffers.map(block).collect::<Result<_, DeviceError>>()?))
     }
 
+    /// Returns the blocks for a layout that follows the layout of these blocks in a session. Blocks of the same size stay,
+    /// and all others are new.
+    pub(super) fn for_layout(&self, device: &Arc<dyn Device>, layout: &Layout) -> Result<Self, DeviceError> {
+        let block = |b: &BufferBinding| match self.get(b.key).filter(|memory| memory.len() == b.len) {
+            Some(memory) => Ok((b.key, memory.clone())),
+            None => Ok((b.key, device.alloc(b.kind, b.width, b.len)?)),
+        };
+        let mut blocks = layout.buffers.iter().map(block).collect::<Result<Vec<_>, DeviceError>>()?;
+        // A later kernel may need a buffer again that this one does not have.
+        blocks.extend(self.0.iter().filter(|(key, _)| layout.buffers.iter().all(|b| b.key != *key)).cloned());
+        Ok(BufferMemories(blocks))
+    }
+
     /// Allocates a block for every buffer of a layout, for a caller that owns all of them alike.
     pub(crate) fn allocate_all(device: &Arc<dyn Device>, layout: &Layout) -> Result<Self, Error> {
         Ok(BufferMemories::allocate(device, layout, |_| true)?)

@@ -17,14 +17,17 @@ mod cells;
 mod events;
 mod fill;
 mod graphs;
+mod handover;
 #[cfg(feature = "inject")]
 mod inject;
+mod kernel;
 mod launch;
 mod memory;
 mod payload;
 mod place;
 mod producer;
 mod reaper;
+mod resumable;
 mod rights;
 mod rings;
 mod room;
@@ -35,7 +38,7 @@ mod state;
 mod ticket;
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -43,6 +46,7 @@ use pelton_device::Device;
 
 pub(crate) use self::fill::fill_buffers;
 use self::graphs::GraphTable;
+use self::kernel::SessionKernel;
 use self::launch::Launched;
 pub(crate) use self::launch::bind_buffers;
 pub(crate) use self::memory::BufferMemories;
@@ -112,15 +116,15 @@ pub struct Session {
     served: Arc<ServedRings>,
     /// The session's memory at its device, which only calls on the session reach.
     memory: DeviceMemory,
-    spec: Spec,
-    layout: Arc<Layout>,
+    device: Arc<dyn Device>,
+    /// The kernel that runs now. It is replaced when another kernel takes over.
+    kernel: RwLock<Arc<SessionKernel>>,
+    /// Is held while another kernel takes over, so that this happens once at a time.
+    hand_over: Mutex<()>,
     changes: Mutex<ControlChanges>,
     printer: LogPrinter,
     graphs: GraphTable,
     reaper: Option<JoinHandle<()>>,
-    /// The loaded kernel and its launch, with which the same kernel is launched again.
-    #[cfg(feature = "inject")]
-    relaunch: (Arc<dyn pelton_device::Kernel>, pelton_device::Launch),
 }
 
 impl Session {
@@ -173,7 +177,7 @@ impl Session {
         let starts = starts.into();
         starts.check()?;
         let launched = launch::launch_session(device, spec, &starts)?;
-        let Launched { served, memory, layout, .. } = launched;
+        let Launched { served, memory, kernel } = launched;
         let (served, lease) = (Arc::new(served), spec.lease);
         let shared = served.clone();
         let reaper = std::thread::Builder::new()
@@ -183,19 +187,23 @@ impl Session {
         Ok(Session {
             served,
             memory,
-            layout,
+            device: device.clone(),
+            kernel: RwLock::new(Arc::new(kernel)),
+            hand_over: Mutex::new(()),
             changes: ControlChanges::new(&spec.tenants),
             printer: LogPrinter::new(&spec.formats),
             graphs: GraphTable::default(),
-            spec: spec.clone(),
             reaper: Some(reaper),
-            #[cfg(feature = "inject")]
-            relaunch: launched.relaunch,
         })
     }
 
     fn rings(&self) -> &Rings {
         &self.served.rings
+    }
+
+    /// Returns the kernel that runs now.
+    fn kernel(&self) -> Arc<SessionKernel> {
+        self.kernel.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Returns the position of the next task of each stripe, in the order of the layout. While producers submit tasks,
@@ -204,14 +212,14 @@ impl Session {
         self.rings().slot_stripes().iter().map(|stripe| stripe.tail.load(Ordering::Acquire)).collect()
     }
 
-    /// Returns the `Spec` that the session was launched with.
-    pub fn spec(&self) -> &Spec {
-        &self.spec
+    /// Returns the `Spec` that the session was launched with, with the handlers that its kernel has now.
+    pub fn spec(&self) -> Arc<Spec> {
+        self.kernel().spec.clone()
     }
 
-    /// Returns the layout of the session's kernel: its groups, its rings, and the pieces of its workspace.
-    pub fn layout(&self) -> &Layout {
-        &self.layout
+    /// Returns the layout of the kernel that runs now: its groups, its rings, and the pieces of its workspace.
+    pub fn layout(&self) -> Arc<Layout> {
+        self.kernel().layout.clone()
     }
 
     /// Looks up the opcode of a handler or of a built-in operation by its name. Look it up once, and make any number of
@@ -221,7 +229,7 @@ impl Session {
     ///
     /// [`Error::UnknownOpcode`] if there is no such name. The error suggests the nearest name that exists.
     pub fn opcode(&self, name: &str) -> Result<Opcode, Error> {
-        Ok(self.spec.opcode(name)?)
+        Ok(self.kernel().spec.opcode(name)?)
     }
 
     /// Returns the session's counters, latencies and occupancy at this moment.
@@ -230,7 +238,8 @@ impl Session {
     ///
     /// [`Error::Device`] if the counters cannot be copied from the device.
     pub fn snapshot(&self) -> Result<Snapshot, Error> {
-        telemetry::take_snapshot(&self.spec, &self.layout, self.rings(), &self.memory.blocks)
+        let SessionKernel { spec, layout, memories, .. } = &*self.kernel();
+        telemetry::take_snapshot(spec, layout, self.rings(), memories)
     }
 
     /// Returns where a task is: whether it was taken, waits, is paused or has ended. The task may go on meanwhile.
@@ -264,7 +273,7 @@ impl Session {
     /// [`Error::UnknownTenant`], [`Error::UnknownRegion`], and [`Error::RegionType`] if the region holds elements of
     /// another type than `T`.
     pub fn view<T: Element>(&self, tenant: TenantId, region: &str) -> Result<RegionView<'_, T>, Error> {
-        workspace::open_view(&self.memory.blocks, &self.layout, tenant, region)
+        workspace::open_view(&self.memory.blocks, &self.rings().layout, tenant, region)
     }
 
     /// Returns where a tenant's piece of a region lies, and the type of its elements.
@@ -273,7 +282,7 @@ impl Session {
     ///
     /// [`Error::UnknownTenant`] and [`Error::UnknownRegion`].
     pub fn piece(&self, tenant: TenantId, region: &str) -> Result<PieceLocation, Error> {
-        workspace::find_piece(&self.layout, tenant, region)
+        workspace::find_piece(&self.rings().layout, tenant, region)
     }
 
     /// Returns the epoch, which is the number of fences of this session that have ended so far.
@@ -320,9 +329,7 @@ impl Session {
         }
         let of = |index: &u32| rings.layout.rings[*index as usize].tenant == tenant;
         let count = (0..rings.layout.producers).filter(of).count() as u32;
-        if !self.spec.tenants.iter().any(|t| t.id == tenant) {
-            return Err(Error::UnknownTenant(tenant));
-        }
+        self.check_tenant(tenant)?;
         let mut idle = rings.idle_producers();
         match idle.iter().rposition(of) {
             Some(at) => Ok(Producer::new(self.served.clone(), idle.remove(at))),

@@ -63,7 +63,7 @@ impl Session {
     fn change_word(&self, changes: &mut ControlChanges, word: u32, value: u32) -> Result<(), Error> {
         // Relaxed: a task that is submitted later is published with a release, and so is CHANGED.
         self.rings().host_words[word as usize].store(value, Ordering::Relaxed);
-        let keepers = self.layout.keepers as usize;
+        let keepers = self.rings().layout.keepers as usize;
         if keepers > 0 {
             changes.count = changes.count.wrapping_add(1);
             let change = changes.count << 8 | word;
@@ -255,7 +255,7 @@ impl Session {
 
     /// Checks that the session has this tenant.
     pub(super) fn check_tenant(&self, tenant: TenantId) -> Result<(), Error> {
-        match self.spec.tenants.iter().any(|t| t.id == tenant) {
+        match self.kernel().spec.tenants.iter().any(|t| t.id == tenant) {
             true => Ok(()),
             false => Err(Error::UnknownTenant(tenant)),
         }

@@ -11,6 +11,7 @@
 //! belongs to the wake of the run that is replaced, so a device whose wake does nothing, because its groups never park,
 //! can be followed only by a device of the same kind.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, TryLockError};
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use pelton_device::{DeviceError, LaunchEnd, LaunchOutcome, Run};
 use super::rings::Rings;
 use super::ticket::SessionShare;
 use crate::error::{Error, SessionEnd};
+use crate::protocol::control;
 
 /// A kernel that was launched over rings.
 #[derive(Debug)]
@@ -115,23 +117,44 @@ impl ServedRings {
         Ok(ServedRings { current: RwLock::new(Arc::new(run)), rings })
     }
 
-    /// Replaces the run: `retire` brings the current run to its end, and `launch` launches the next run over the same
-    /// rings.
-    ///
-    /// Tickets notice nothing, because the end of a run that is being replaced is not the end of the session. A
-    /// producer that publishes while `launch` is under way waits at its wake until there is a run to be woken. If
-    /// either step fails, the old run stays in its place, whether it has ended or not, and the caller has to decide
-    /// what becomes of the session.
-    #[cfg(feature = "inject")]
-    pub(super) fn replace_run(
+    /// Lets the current run finish the tasks that it has taken, and waits until it has ended. Until the next run is
+    /// launched, the end of this run is not the end of the session, so tickets notice nothing. If the run does not end as
+    /// it was asked to, the session ends.
+    pub(super) fn retire_run(&self) -> Result<(), Error> {
+        let run = self.current_run();
+        self.rings.ask_shutdown();
+        run.wake();
+        match run.wait(None) {
+            Ok(Some(LaunchEnd { outcome: LaunchOutcome::Done, .. })) => Ok(()),
+            _ => {
+                self.note_end();
+                Err(self.rings.state.ended_error())
+            }
+        }
+    }
+
+    /// Launches the next run over the same rings, after the current one was [retired](ServedRings::retire_run). A producer
+    /// that publishes meanwhile waits at its wake until there is a run to be woken. If no run is launched, the retired one
+    /// stays in its place, and the session ends.
+    pub(super) fn launch_next(
         &self,
         lease: Duration,
-        retire: impl FnOnce(&KernelRun) -> Result<(), DeviceError>,
         launch: impl FnOnce() -> Result<Box<dyn Run>, Error>,
     ) -> Result<(), Error> {
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
-        retire(&current)?;
-        *current = Arc::new(KernelRun::launch(&self.rings, lease, launch)?);
+        // The run that is launched must not see this any more, and no thread looks for the end of a run meanwhile.
+        self.rings.host_words[control::SHUTDOWN as usize].store(0, Ordering::Release);
+        match KernelRun::launch(&self.rings, lease, launch) {
+            Ok(run) => *current = Arc::new(run),
+            Err(error) => {
+                let end = match error {
+                    Error::Device(error) => SessionEnd::Device(Arc::new(error)),
+                    _ => SessionEnd::Returned,
+                };
+                self.rings.state.note_end(end);
+                return Err(self.rings.state.ended_error());
+            }
+        }
         Ok(())
     }
 

@@ -27,7 +27,7 @@ fn the_state_of_a_task_of_another_session_is_refused() {
     everywhere(with_handlers, |session, shape| {
         let mut producer = session.producer(0).unwrap();
         let mut ticket = producer.submit(Task::new(session.opcode("waits").unwrap()).args([1, 2])).unwrap();
-        let other = pelton::Session::launch(&pelton::device::open("cpu").unwrap(), session.spec()).unwrap();
+        let other = pelton::Session::launch(&pelton::device::open("cpu").unwrap(), &session.spec()).unwrap();
         let state = other.task_state(&mut ticket);
         assert!(matches!(state, Err(Error::OtherSession)), "{shape}: {state:?}");
         assert!(session.task_state(&mut ticket).is_ok(), "{shape}");

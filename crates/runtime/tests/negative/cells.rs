@@ -232,14 +232,14 @@ fn tasks_go_on_in_the_next_run(on: &On) {
             let mut span = producer.submit_all((0..15).map(|k| counting(times, k))).unwrap();
             let mut parked: Vec<Ticket> = (0..4).map(|k| producer.submit(waiting(30, k)).unwrap()).collect();
             parked[0].resume();
-            session.relaunch().unwrap();
+            session.hand_over(&session.spec(), soon()).unwrap();
             parked[1].resume();
-            session.relaunch().unwrap();
+            session.hand_over(&session.spec(), soon()).unwrap();
             // Each of the four has taken its first step, and two have gone on.
             wait_for(&session, 30, 6 + 7 * lap);
             parked[2].resume();
             parked[3].cancel();
-            session.relaunch().unwrap();
+            session.hand_over(&session.spec(), soon()).unwrap();
             for (ticket, k) in parked.iter_mut().zip(0..3) {
                 assert_eq!(ticket.wait(soon()), Ok(k), "{shape}");
             }

@@ -29,7 +29,7 @@ fn tickets_and_producers_outlive_a_run(on: &On) {
                 .flatten()
                 .collect();
             assert_eq!(tickets.len(), 4, "{shape}, run {round}");
-            session.relaunch().unwrap();
+            session.hand_over(&session.spec(), soon()).unwrap();
             let mut olds: Vec<u32> = tickets.iter_mut().map(|t| t.wait(soon()).unwrap()).collect();
             olds.sort();
             assert_eq!(olds, (expected..expected + 4).collect::<Vec<_>>(), "{shape}, run {round}");
@@ -64,7 +64,7 @@ fn a_replaced_run_does_not_end_its_session(on: &On) {
                 threads.spawn(move || block_on(ticket).unwrap());
             }
             for _ in 0..5 {
-                session.relaunch().unwrap();
+                session.hand_over(&session.spec(), soon()).unwrap();
                 assert!(session.session_end().is_none(), "{shape}");
             }
             session.set_mask(0, u32::MAX).unwrap();
@@ -104,7 +104,7 @@ fn tasks_that_are_submitted_while_runs_change_run_once(on: &On) {
                 .collect();
             threads.spawn(|| {
                 while !over.load(Ordering::Relaxed) {
-                    session.relaunch().unwrap();
+                    session.hand_over(&session.spec(), soon()).unwrap();
                     std::thread::yield_now();
                 }
             });
@@ -124,13 +124,13 @@ fn rights_hold_in_the_next_run(on: &On) {
         let session = launch(on, &shape.spec(16, 1));
         let mut producer = session.producer(0).unwrap();
         session.allow(0, &[Opcode::NOP]).unwrap();
-        session.relaunch().unwrap();
+        session.hand_over(&session.spec(), soon()).unwrap();
         assert!(run(&mut producer, add(1, 0)).is_err(), "{shape}");
         session.set_mask(0, u32::MAX).unwrap();
         assert_eq!(run(&mut producer, add(1, 0)), Ok(0), "{shape}");
         session.set_quota(0, 2).unwrap();
         assert_eq!(run(&mut producer, add(1, 0)), Ok(1), "{shape}");
-        session.relaunch().unwrap();
+        session.hand_over(&session.spec(), soon()).unwrap();
         assert_eq!(session.credit(0).unwrap(), Some(1), "{shape}");
     }
 }

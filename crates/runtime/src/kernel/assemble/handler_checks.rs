@@ -75,7 +75,7 @@ fn check_protocol_arguments(checked: &CheckedHandler<'_>) -> Result<(), Assemble
 }
 
 /// Checks one handler, binds its imports and writes its calls in place.
-fn check_handler<'s>(
+pub(super) fn check_handler<'s>(
     spec: &Spec,
     handler: &'s NamedHandler,
     libraries: &[Valid],

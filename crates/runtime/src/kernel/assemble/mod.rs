@@ -50,16 +50,47 @@ pub struct Assembled {
 ///
 /// [`AssembleError`] names the axis, tenant, region, handler, library or graph that cannot be assembled, and says why.
 pub fn assemble(spec: &Spec, caps: &Caps) -> Result<Assembled, AssembleError> {
+    assemble_in(spec, caps, None)
+}
+
+/// The session that a kernel is written for, if it is to follow another kernel there.
+#[derive(Clone, Copy)]
+pub(crate) struct SessionRoom<'a> {
+    /// Where everything lies that the kernel before has left.
+    pub layout: &'a Layout,
+    /// Handlers that end tasks of opcodes that were removed, which may still have cells.
+    pub removed: &'a [NamedHandler],
+}
+
+/// Writes a kernel as [`assemble`] does. If it is to follow another kernel in a session, then everything that lies in the
+/// session's memory stays where it is, and what the new kernel needs beyond that comes after it.
+pub(crate) fn assemble_in(
+    spec: &Spec,
+    caps: &Caps,
+    room: Option<SessionRoom<'_>>,
+) -> Result<Assembled, AssembleError> {
     spec_checks::check_spec(spec, caps)?;
     let libraries = import::check_libraries(spec)?;
-    let handlers = handler_checks::check_handlers(spec, &libraries)?;
+    let mut handlers = handler_checks::check_handlers(spec, &libraries)?;
     graph_checks::check_graphs(spec)?;
+    for removed in room.iter().flat_map(|room| room.removed) {
+        handlers.push(handler_checks::check_handler(spec, removed, &libraries)?);
+    }
     let resumable = handlers.iter().filter(|handler| handler.code.resumable);
     let launch = (spec.largest_graph() > 0).then_some(Opcode::LAUNCH_GRAPH);
-    let layout = Layout {
-        resumable_ops: resumable.map(|handler| handler.handler.op).chain(launch).collect(),
-        ..Layout::new(spec, caps, step_layout(spec, &handlers), tree_layout(spec, &handlers))?
+    let (steps, trees) = (step_layout(spec, &handlers), tree_layout(spec, &handlers));
+    let (steps, trees) = match room {
+        Some(room) => (larger_frames(steps, room.layout.steps), more_children(trees, room.layout.trees)),
+        None => (steps, trees),
     };
+    let mut layout = Layout {
+        resumable_ops: resumable.map(|handler| handler.handler.op).chain(launch).collect(),
+        ..Layout::new(spec, caps, steps, trees)?
+    };
+    if let Some(room) = room {
+        let added = layout.ops.iter().filter(|op| !room.layout.ops.contains(op)).copied();
+        layout.ops = room.layout.ops.iter().copied().chain(added.collect::<Vec<_>>()).collect();
+    }
     let mut m = Builder::new();
     let fueled = handlers.iter().any(|handler| handler.code.takes_fuel());
     let kernel = KernelContext::new(&mut m, spec, layout, fueled);
@@ -78,6 +109,19 @@ pub fn assemble(spec: &Spec, caps: &Caps) -> Result<Assembled, AssembleError> {
     let module = check_kernel(module)?;
     let module = check_kernel(without_inlined_functions(inline_calls(&module, MAX_INSTS)))?;
     Ok(Assembled { module: pass::optimize(&module), layout })
+}
+
+/// What the layout needs for the steps of two kernels that follow each other in a session.
+fn larger_frames(new: Option<StepLayout>, old: Option<StepLayout>) -> Option<StepLayout> {
+    let frame_words = new.iter().chain(&old).map(|steps| steps.frame_words).max().unwrap_or(0);
+    old.or(new).map(|steps| StepLayout { frame_words, ..steps })
+}
+
+/// What the layout needs for the trees of two kernels that follow each other in a session: what the old one had, unless only
+/// the new one has tasks that spawn others. The session then has no room for it.
+fn more_children(new: Option<TreeLayout>, old: Option<TreeLayout>) -> Option<TreeLayout> {
+    let room = |trees: Option<TreeLayout>| trees.map_or(0, |trees| trees.spawn_cells);
+    if room(new) > room(old) { new } else { old.or(new) }
 }
 
 /// What the layout needs for tasks that take several steps, if a handler is resumable.

@@ -1,0 +1,431 @@
+//! Hand-over: another kernel goes on over the rings and the memory of a session.
+//!
+//! A session changes its handlers while producers submit tasks and tickets wait. The kernel that runs is told to take no
+//! more tasks, finishes those that it has taken, and ends. Then the next kernel is launched over the same memory. Nothing
+//! is lost, run twice, or taken in another order, and nobody notices more than a longer wait.
+//!
+//! **Beside the running kernel** everything is done that can be: the next kernel is checked, assembled and compiled, and
+//! memory is allocated. A mistake up to here leaves the session as it was. A device that loads no code beside a resident
+//! kernel loads it in the pause.
+//!
+//! **The pause.** Once the kernel was told to end, there is only forward: the session waits for it, and launches the next
+//! kernel. If that fails, it launches the kernel again that it had before. If that fails too, the device is of no use any
+//! more, and the session ends as a lost one does.
+//!
+//! **What stays where it is.** Rings, records and control words lie in the host's memory, and all else that outlasts a
+//! task lies in the device's: cells with their frames, queues, events, graphs, quotas, counters and the workspace. A group
+//! that ends puts the cells that it has at home into the queues. Only two buffers may have to grow, because their size
+//! depends on the handlers: the frames of resumable tasks, and the counters, which have one column per opcode. Their
+//! content is copied in the pause. No opcode gets another column, not even if its handler was removed.
+//!
+//! **Where the next run begins.** A group of a near ring knows in its own memory how far it has taken tasks, and that memory
+//! is gone. The records would tell too little: a fence that waits for a cell has none, although tasks behind it have. But
+//! where fences can wait, the marks of all windows form a chain that ends just there, and the host follows it. Where they
+//! cannot, every task that was taken has a record. In a far ring, the position up to which groups have claimed tasks lies
+//! in the device's memory.
+//!
+//! **Tasks that are under way.** A task that has not begun runs with the code that its opcode has when it begins. A plain
+//! task that has begun ends before the hand-over. A resumable task may have begun with the old code and still have steps
+//! to take: then the hand-over waits for it, or is refused, or the new version of its handler [takes
+//! over](crate::Handler::takes_over()). If its handler is removed, it ends with the fault UNKNOWN at its next step. A
+//! removed opcode is never given to another handler of the session, so a task never runs code that it was not meant for.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+
+use pelton_device::{DeviceError, Kernel};
+use pelton_ir::valid::Valid;
+
+use super::Session;
+use super::fill::fill_next_run;
+use super::kernel::SessionKernel;
+use super::launch::bind_buffers;
+use super::memory::BufferMemories;
+use super::rings::{Rings, Stripe};
+use crate::deadline::{Deadline, PollBackoff};
+use crate::error::{Error, HandOverError};
+use crate::kernel::cells::{cell_fact, cell_state};
+use crate::kernel::fence::end_of_marks;
+use crate::kernel::layout::BufferKey;
+use crate::kernel::steps::frame_index;
+use crate::kernel::{
+    Assembled, BufferId, Handler, Layout, NamedHandler, Placement, STRIDE, SessionRoom, Spec, assemble_in,
+};
+use crate::protocol::{Opcode, slot};
+
+impl Session {
+    /// Adds a handler to the session while its kernel runs, and returns the opcode of its tasks. The opcode is the lowest one
+    /// that no handler of this session has ever had.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use pelton::{Handler, Session, Spec, Task, device};
+    ///
+    /// let session = Session::launch(&device::open("cpu")?, &Spec::default())?;
+    /// let double = session.install("double", Handler::lane_wide(|task| task.finish(task.arg(0) * 2)))?;
+    /// let mut producer = session.producer(0)?;
+    /// assert_eq!(producer.submit(Task::new(double).args([21]))?.wait(Duration::from_secs(60))?, 42);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::HandOver`] if the session has a handler of this name, or has no room for the tasks of the new one;
+    /// [`Error::Refused`] if the handler cannot be assembled; [`Error::Device`] if the device cannot load or launch the new
+    /// kernel. In all these cases the session goes on with the kernel that it has. [`Error::Ended`] if the session has ended,
+    /// or ends now because the device is lost.
+    pub fn install(&self, name: impl Into<String>, handler: Handler) -> Result<Opcode, Error> {
+        let name = name.into();
+        self.change_kernel(Deadline::Now, |kernel| {
+            if kernel.spec.handlers.iter().any(|known| known.name == name) {
+                return Err(HandOverError::NameTaken { name: name.clone() });
+            }
+            let op = Opcode::lowest_free(kernel.layout.ops.iter().copied());
+            let op = op.ok_or_else(|| HandOverError::NoOpcode { name: name.clone() })?;
+            Ok(Spec::clone(&kernel.spec).handler_at(op, name.clone(), handler.clone()))
+        })?;
+        self.opcode(&name)
+    }
+
+    /// Replaces a handler of the session while its kernel runs. The opcode stays the same. Tasks that have not begun run
+    /// with the new version.
+    ///
+    /// Resumable tasks that have begun go on with the new version if that [takes over](Handler::takes_over()). Otherwise
+    /// this call waits until none is under way, for as long as the deadline allows. The session goes on meanwhile, and
+    /// producers should then submit no more tasks of this handler.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::HandOver`] if there is no such handler, if only one of the two versions is resumable, or if tasks that have
+    /// begun with the old version are still under way when the deadline passes. Other errors are those of
+    /// [`install`](Session::install).
+    pub fn replace(&self, name: &str, handler: Handler, deadline: impl Into<Deadline>) -> Result<(), Error> {
+        self.change_kernel(deadline.into(), |kernel| {
+            let mut spec = Spec::clone(&kernel.spec);
+            let at = find_handler(&spec, name)?;
+            spec.handlers[at] = NamedHandler::new(spec.handlers[at].op, name.into(), handler.clone());
+            Ok(spec)
+        })
+    }
+
+    /// Removes a handler from the session while its kernel runs. Tasks of its opcode end with the fault UNKNOWN from then on,
+    /// and so do its resumable tasks that have begun, at their next step.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::HandOver`] if there is no such handler. Other errors are those of [`install`](Session::install).
+    pub fn remove(&self, name: &str) -> Result<(), Error> {
+        self.change_kernel(Deadline::Now, |kernel| {
+            let mut spec = Spec::clone(&kernel.spec);
+            let at = find_handler(&spec, name)?;
+            spec.handlers.remove(at);
+            Ok(spec)
+        })
+    }
+
+    /// Gives the session the handlers, the libraries and the fuel of another `Spec` while its kernel runs. Handlers are
+    /// known by their names: one that the session has already keeps its opcode, whatever opcode the `Spec` gives it, and is
+    /// replaced if it differs. One that the `Spec` does not have is removed. If nothing differs, the same kernel is launched
+    /// again.
+    ///
+    /// The deadline is that of [`replace`](Session::replace), for all handlers that are replaced.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::HandOver`] if the `Spec` differs in anything else. Other errors are those of [`replace`](Session::replace).
+    pub fn hand_over(&self, next: &Spec, deadline: impl Into<Deadline>) -> Result<(), Error> {
+        self.change_kernel(deadline.into(), |kernel| {
+            check_axes(&kernel.spec, next)?;
+            let mut used = kernel.layout.ops.clone();
+            let mut spec = Spec { handlers: Vec::new(), ..next.clone() };
+            for NamedHandler { op, name, handler } in &next.handlers {
+                let known = kernel.spec.handlers.iter().find(|known| known.name == *name);
+                let own = Some(*op).filter(|op| !used.contains(op));
+                let free = || own.or_else(|| Opcode::lowest_free(used.iter().copied()));
+                let op = known.map(|known| known.op).or_else(free);
+                let op = op.ok_or_else(|| HandOverError::NoOpcode { name: name.clone() })?;
+                used.push(op);
+                spec = spec.handler_at(op, name.clone(), handler.clone());
+            }
+            Ok(spec)
+        })
+    }
+
+    /// Hands the session over to the kernel of the `Spec` that `next` makes from the present one.
+    fn change_kernel(
+        &self,
+        deadline: Deadline,
+        next: impl Fn(&SessionKernel) -> Result<Spec, HandOverError>,
+    ) -> Result<(), Error> {
+        let deadline = deadline.started();
+        let mut backoff = PollBackoff::default();
+        let _one_at_a_time = self.hand_over.lock().unwrap_or_else(PoisonError::into_inner);
+        let old = self.kernel();
+        let next = next(&old)?;
+        if next == *old.spec {
+            return self.pause_and_launch(&old, None);
+        }
+        let planned = PlannedKernel::new(self, &old, next)?;
+        loop {
+            // Tasks that are under way are counted first, so that the kernel is not stopped in vain.
+            let changed = match planned.check_begun(&old) {
+                Ok(()) => self.pause_and_launch(&old, Some(&planned)),
+                refused => refused,
+            };
+            match changed {
+                Err(Error::HandOver(HandOverError::Begun { .. })) if !deadline.has_passed() => {
+                    backoff.pause()
+                }
+                ended => return ended,
+            }
+        }
+    }
+
+    /// Lets the running kernel end, and launches the planned one. If there is none, or if it cannot be launched, the old one
+    /// is launched again.
+    fn pause_and_launch(&self, old: &SessionKernel, planned: Option<&PlannedKernel>) -> Result<(), Error> {
+        if !self.rings().state.is_running() {
+            return Err(self.rings().state.ended_error());
+        }
+        self.served.retire_run()?;
+        let mut refused = None;
+        self.served.launch_next(old.spec.lease, || {
+            match planned.map(|planned| planned.launch(self, old)) {
+                Some(Ok((kernel, run))) => {
+                    *self.kernel.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(kernel);
+                    return Ok(run);
+                }
+                Some(Err(error)) => refused = Some(error),
+                None => {}
+            }
+            begin_next_run(self.rings(), old)?;
+            Ok(old.loaded.launch(&old.launch)?)
+        })?;
+        if let Some(error) = refused {
+            return Err(error);
+        }
+        if let (Some(cells), Some(planned)) = (&self.rings().cells, planned) {
+            cells.add_ops(&planned.assembled.layout.resumable_ops);
+        }
+        Ok(())
+    }
+}
+
+/// A kernel that is to follow another one, as far as it can be made beside that one.
+struct PlannedKernel {
+    spec: Arc<Spec>,
+    assembled: Assembled,
+    removed: Vec<NamedHandler>,
+    /// The loaded kernel, unless the device loads none beside the running one.
+    loaded: Option<Arc<dyn Kernel>>,
+    /// The memory of the kernel. Buffers that have grown have new memory, which is empty yet.
+    memories: BufferMemories,
+    /// The handlers that are replaced by versions that do not take over tasks that have begun.
+    replaced: Vec<NamedHandler>,
+}
+
+impl PlannedKernel {
+    /// Checks, assembles and loads a kernel that is to follow another one, and allocates its memory.
+    fn new(session: &Session, old: &SessionKernel, spec: Spec) -> Result<Self, Error> {
+        let is_resumable = |layout: &Layout, op: Opcode| layout.resumable_ops.contains(&op);
+        let gone = old.spec.handlers.iter().filter(|known| spec.handlers.iter().all(|h| h.op != known.op));
+        let gone = gone.filter(|known| is_resumable(&old.layout, known.op)).map(NamedHandler::removed);
+        let removed: Vec<_> = old.removed.iter().cloned().chain(gone).collect();
+        let (geometry, placement) = old.shape.clone();
+        let shaped = Spec { geometry, placement, ..spec.clone() };
+        let room = SessionRoom { layout: &old.layout, removed: &removed };
+        let assembled = assemble_in(&shaped, session.device.caps(), Some(room))?;
+        check_room((&old.spec, &old.layout), (&spec, &assembled.layout))?;
+        let mut replaced = Vec::new();
+        for (next, known) in spec.handlers.iter().filter_map(|next| {
+            old.spec.handlers.iter().find(|known| known.op == next.op).map(|known| (next, known))
+        }) {
+            let resumable = is_resumable(&assembled.layout, next.op);
+            if resumable != is_resumable(&old.layout, next.op) {
+                return Err(HandOverError::Steps { name: next.name.clone(), resumable }.into());
+            }
+            let same = next.handler.clone().takes_over(known.takes_over) == known.handler;
+            if resumable && !same && !next.takes_over {
+                replaced.push(next.clone());
+            }
+        }
+        let loaded = match load(session, &assembled.module, &assembled.layout) {
+            Err(DeviceError::Busy { .. }) => None,
+            loaded => Some(loaded?),
+        };
+        let memories = old.memories.for_layout(&session.device, &assembled.layout)?;
+        Ok(PlannedKernel { spec: Arc::new(spec), assembled, removed, loaded, memories, replaced })
+    }
+
+    /// Checks that no task is under way that has begun with a handler whose new version does not take over.
+    fn check_begun(&self, old: &SessionKernel) -> Result<(), Error> {
+        if self.replaced.is_empty() {
+            return Ok(());
+        }
+        let words = |id| download_words(&old.memories, id);
+        let (states, lines, facts) =
+            (words(BufferId::CellStates)?, words(BufferId::CellLines)?, words(BufferId::CellFacts)?);
+        let (line, fact) = (slot::WORDS / 2, cell_fact::WORDS as usize);
+        for NamedHandler { op, name, .. } in &self.replaced {
+            let begun = states.iter().enumerate().filter(|(cell, state)| {
+                **state & cell_state::PHASE != cell_state::ENDED
+                    && (lines[cell * line] >> 32) as u32 == op.code()
+                    && facts[cell * fact + cell_fact::STEPS as usize] != 0
+            });
+            match begun.count() as u64 {
+                0 => {}
+                tasks => return Err(HandOverError::Begun { name: name.clone(), tasks }.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Launches the kernel, after the old one has ended. If this fails, the old one can still be launched again.
+    fn launch(
+        &self,
+        session: &Session,
+        old: &SessionKernel,
+    ) -> Result<(SessionKernel, Box<dyn pelton_device::Run>), Error> {
+        self.check_begun(old)?;
+        let Assembled { module, layout } = &self.assembled;
+        let loaded = match &self.loaded {
+            Some(loaded) => loaded.clone(),
+            None => load(session, module, layout)?,
+        };
+        copy_counters(old, layout, &self.memories)?;
+        copy_frames(old, layout, &self.memories)?;
+        let kernel = SessionKernel {
+            spec: self.spec.clone(),
+            layout: Arc::new(layout.clone()),
+            memories: self.memories.clone(),
+            shape: old.shape.clone(),
+            removed: self.removed.clone(),
+            loaded,
+            launch: bind_buffers(&self.spec, module, layout, &self.memories),
+        };
+        begin_next_run(session.rings(), &kernel)?;
+        let run = kernel.loaded.launch(&kernel.launch)?;
+        Ok((kernel, run))
+    }
+}
+
+/// Loads a kernel for a session.
+fn load(session: &Session, module: &Valid, layout: &Layout) -> Result<Arc<dyn Kernel>, DeviceError> {
+    session.device.load(module, None, layout.lanes)
+}
+
+/// Finds a handler by its name.
+fn find_handler(spec: &Spec, name: &str) -> Result<usize, HandOverError> {
+    let found = spec.handlers.iter().position(|known| known.name == name);
+    found.ok_or_else(|| HandOverError::UnknownHandler { name: name.into() })
+}
+
+/// Checks that a `Spec` differs from that of a session only in what a session can change.
+fn check_axes(old: &Spec, next: &Spec) -> Result<(), HandOverError> {
+    macro_rules! keeps {
+        ($($axis:ident)*) => {
+            $(if old.$axis != next.$axis {
+                return Err(HandOverError::Axis { axis: stringify!($axis) });
+            })*
+        };
+    }
+    keeps! {
+        geometry lifetime placement claim body io report telemetry share lease max_steps cells spawn_cells events
+        graph_instances graph_nodes payload reply regions tenants formats graphs
+    }
+    Ok(())
+}
+
+/// Checks that a session has room for the tasks of the handlers of a kernel that is to follow another one.
+fn check_room((old_spec, old): (&Spec, &Layout), (spec, new): (&Spec, &Layout)) -> Result<(), HandOverError> {
+    let changed = || spec.handlers.iter().find(|next| !old_spec.handlers.contains(next));
+    let name = || changed().map(|handler| handler.name.clone()).unwrap_or_default();
+    if old.trees != new.trees {
+        return Err(HandOverError::NoChildren { name: name() });
+    }
+    if old.steps.is_none() && new.steps.is_some() {
+        return Err(HandOverError::NoCells { name: name() });
+    }
+    Ok(())
+}
+
+/// Returns all words of a buffer of 64-bit words.
+fn download_words(memories: &BufferMemories, id: BufferId) -> Result<Vec<u64>, Error> {
+    let memory = memories.need(id)?;
+    let mut words = vec![0u64; memory.len()];
+    memory.download(0, &mut words)?;
+    Ok(words)
+}
+
+/// Copies the counters of a kernel that has ended, if the next one has more of them. Their number per group differs, and
+/// those of both come in the same order.
+fn copy_counters(old: &SessionKernel, layout: &Layout, memories: &BufferMemories) -> Result<(), Error> {
+    let (from, to) = (old.layout.counters_per_group() as usize, layout.counters_per_group() as usize);
+    if from == to {
+        return Ok(());
+    }
+    let counters = download_words(&old.memories, BufferId::Rows)?;
+    let rows =
+        counters.chunks(from).flat_map(|row| row.iter().copied().chain(std::iter::repeat_n(0, to - from)));
+    Ok(memories.need(BufferId::Rows)?.upload(0, &rows.collect::<Vec<_>>())?)
+}
+
+/// Copies the frames of all cells, if the next kernel has larger ones.
+fn copy_frames(old: &SessionKernel, layout: &Layout, memories: &BufferMemories) -> Result<(), Error> {
+    let (Some(from), Some(to)) = (old.layout.steps, layout.steps) else { return Ok(()) };
+    if from.frame_words == to.frame_words || from.frame_words == 0 {
+        return Ok(());
+    }
+    let (before, after) = (old.memories.need(BufferId::Frames)?, memories.need(BufferId::Frames)?);
+    let (mut words, mut grown) = (vec![0u32; before.len()], vec![0u32; after.len()]);
+    before.download(0, &mut words)?;
+    for cell in 0..layout.cell_count() {
+        for word in 0..from.frame_words {
+            grown[frame_index(layout, (cell, word))] = words[frame_index(&old.layout, (cell, word))];
+        }
+    }
+    Ok(after.upload(0, &grown)?)
+}
+
+/// Fills the buffers that say where the next run begins.
+fn begin_next_run(rings: &Rings, kernel: &SessionKernel) -> Result<(), Error> {
+    let starts = taken_positions(rings, kernel)?;
+    fill_next_run(&kernel.spec, &kernel.layout, &kernel.memories, &starts)
+}
+
+/// Returns the position up to which a kernel that has ended has taken tasks, for each stripe.
+fn taken_positions(rings: &Rings, kernel: &SessionKernel) -> Result<Vec<u64>, Error> {
+    let mut positions: Vec<u64> = Vec::with_capacity(kernel.layout.stripe_count() as usize);
+    for bank in kernel.layout.banks.iter() {
+        let stripes = bank.first_stripe as usize..(bank.first_stripe + bank.stripe_count()) as usize;
+        let marks = kernel.memories.get(BufferKey::Kernel(BufferId::NearMarks));
+        match (bank.placement, marks) {
+            (Placement::Near, None) => positions.extend(rings.stripes[stripes].iter().map(first_unfinished)),
+            (Placement::Near, Some(_)) => {
+                let marks = download_words(&kernel.memories, BufferId::NearMarks)?;
+                let fronts = download_words(&kernel.memories, BufferId::NearFront)?;
+                let marks = marks.chunks(bank.stripe_slots() as usize);
+                let fronts = fronts.chunks(STRIDE as usize).map(|front| front[0]);
+                positions.extend(marks.zip(fronts).map(|(marks, front)| end_of_marks(marks, front)));
+            }
+            (_, _) => {
+                let route = download_words(&kernel.memories, BufferId::Route)?;
+                positions.extend(route.chunks(2 * STRIDE as usize).map(|ring| ring[STRIDE as usize]));
+            }
+        }
+    }
+    Ok(positions)
+}
+
+/// Returns the first position of a stripe whose task has no record. A kernel that has ended has posted the records of all
+/// tasks that it has taken, and has taken them in order, so it has taken none from this position on.
+fn first_unfinished(stripe: &Stripe) -> u64 {
+    loop {
+        let (free, tail) = (stripe.free.load(Ordering::Acquire), stripe.tail.load(Ordering::Acquire));
+        let found = stripe.ring.frontier(free, tail);
+        // A producer that took slots back meanwhile may have started the next lap in the slots that were looked at.
+        if stripe.free.load(Ordering::Acquire) == free {
+            return found;
+        }
+    }
+}

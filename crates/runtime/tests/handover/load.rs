@@ -1,0 +1,141 @@
+//! Hand-overs under load: every task runs once, with the right result, while handlers change all the time.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use pelton::kernel::handler_trees::Child;
+use pelton::{Handler, Opcode, Producer, Region, Session, Spec, Task, Ticket};
+use pelton_ir::types::{Order, Scope, Type};
+
+use crate::{LONG, on_every_device};
+
+/// Adds one to the element that its first argument names, and gives the argument. Versions differ in a constant that has
+/// no effect.
+fn mark(number: u32) -> Handler {
+    Handler::lane_wide(move |task| {
+        let (f, data) = (task.body(), task.data());
+        f.when(task.arg(1).eq(number + 77), || f.store(data.at(0), 1));
+        f.atomic_add(Order::Relaxed, Scope::Device, data.at(task.arg(0)), 1u32);
+        task.finish(task.arg(0));
+    })
+}
+
+/// Yields as often as its second argument says, and then does the same.
+fn slow_mark(number: u32) -> Handler {
+    Handler::lane_wide(move |task| {
+        let (f, data, count) = (task.body(), task.data(), task.frame_word());
+        f.when(task.arg(1).eq(number + 0x7777), || f.store(data.at(0), 1));
+        let so_far = count.load();
+        f.when(so_far.lt(task.arg(1)), || {
+            count.store(so_far + 1);
+            task.yield_now();
+        });
+        f.atomic_add(Order::Relaxed, Scope::Device, data.at(task.arg(0)), 1u32);
+        task.finish(task.arg(0));
+    })
+    .takes_over(true)
+}
+
+/// Spawns a task that does the same, and one more, and gives the sum of what they give.
+fn family() -> Handler {
+    Handler::lane_wide(|task| {
+        let (f, results) = (task.body(), [task.frame_word(), task.frame_word()]);
+        task.step(|| {
+            f.when(!task.reserve_children(2), || {
+                f.atomic_add(Order::Relaxed, Scope::Device, task.data().at(task.arg(0)), 2u32);
+                task.finish(task.arg(0) * 2);
+            });
+            for result in results {
+                let child = Child::with_opcode(&task, task.arg(1)).args([task.arg(0), f.lit(3)]);
+                task.spawn(child.into(result));
+            }
+            task.wait_children();
+        });
+        task.finish(results[0].load() + results[1].load());
+    })
+}
+
+fn spec(spec: Spec) -> Spec {
+    spec.producers(3)
+        .cells(32)
+        .spawn_cells(64)
+        .region(Region::new("data", Type::U32, 1 + EACH * 3))
+        .handler("mark", mark(0))
+        .handler("slow", slow_mark(0))
+        .handler("family", family())
+}
+
+/// How many elements each producer has.
+const EACH: u32 = 400;
+
+/// Submits a task for each of these elements in turn until the hand-overs are over, with a few in flight. Every eighth task
+/// spawns two others. Gives how many tasks were submitted.
+fn feed(session: &Session, mut producer: Producer, first: u32, over: &AtomicBool) -> u32 {
+    let op = |name: &str| session.opcode(name).unwrap();
+    let ops: [Opcode; 3] = [op("mark"), op("slow"), op("family")];
+    let mut tickets: Vec<(Ticket, u32)> = Vec::new();
+    let wait = |(ticket, expected): &mut (Ticket, u32)| assert_eq!(ticket.wait(LONG), Ok(*expected));
+    let mut count = 0;
+    while !over.load(Ordering::Relaxed) {
+        let at = first + count % EACH;
+        let (task, expected) = match at % 8 {
+            0 => (Task::new(ops[2]).args([at, ops[1].code()]), at * 2),
+            1..=4 => (Task::new(ops[0]).args([at, 0]), at),
+            _ => (Task::new(ops[1]).args([at, at % 50]), at),
+        };
+        tickets.push((producer.submit(task).unwrap(), expected));
+        count += 1;
+        if tickets.len() == 24 {
+            tickets.drain(..12).for_each(|mut ticket| wait(&mut ticket));
+        }
+    }
+    tickets.iter_mut().for_each(wait);
+    count
+}
+
+/// Changes the handlers of a session a few times, and launches the same kernel again many times.
+fn change_handlers(session: &Session, rounds: u32) {
+    for number in 1..=2 {
+        session.replace("mark", mark(number), LONG).unwrap();
+        session.replace("slow", slow_mark(number), LONG).unwrap();
+        for _ in 0..rounds {
+            session.hand_over(&session.spec(), LONG).unwrap();
+        }
+        session.install("extra", mark(9)).unwrap();
+        for _ in 0..rounds {
+            session.hand_over(&session.spec(), LONG).unwrap();
+        }
+        session.remove("extra").unwrap();
+    }
+}
+
+#[test]
+fn every_task_runs_once_while_handlers_change() {
+    let elements = EACH * 3;
+    on_every_device(spec, |session, shape| {
+        let over = &AtomicBool::new(false);
+        let counts: Vec<u32> = std::thread::scope(|threads| {
+            let feeders: Vec<_> = (0..3)
+                .map(|k| {
+                    let producer = session.producer(0).unwrap().patience(LONG);
+                    threads.spawn(move || feed(session, producer, 1 + k * EACH, over))
+                })
+                .collect();
+            let rounds = if shape.starts_with("reference") { 20 } else { 200 };
+            let changed = threads.spawn(move || change_handlers(session, rounds)).join();
+            over.store(true, Ordering::Relaxed);
+            let counts = feeders.into_iter().map(|feeder| feeder.join().unwrap()).collect();
+            changed.unwrap();
+            counts
+        });
+        let data = session.view::<u32>(0, "data").unwrap().read_all().unwrap();
+        for at in 1..=elements {
+            let (producer, place) = ((at - 1) / EACH, (at - 1) % EACH);
+            let tasks = (counts[producer as usize] + EACH - 1 - place) / EACH;
+            let expected = tasks * if at % 8 == 0 { 2 } else { 1 };
+            assert_eq!(data[at as usize], expected, "{shape}, element {at}: every task ran once");
+        }
+        assert_eq!(data[0], 0, "{shape}");
+        let cells = session.snapshot().unwrap().cells.unwrap();
+        assert_eq!((cells.used, cells.spawned_now), (0, 0), "{shape}");
+    });
+}
