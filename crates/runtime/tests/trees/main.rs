@@ -5,6 +5,7 @@ mod events;
 mod everywhere;
 mod graphs;
 mod size;
+mod urgency;
 
 use std::time::Duration;
 
