@@ -75,3 +75,16 @@ pub(super) fn repeat(
     }
     Ok(done as f64 / start.elapsed().as_secs_f64())
 }
+
+/// Repeats something that gives times in microseconds, for a while, and returns all of them.
+pub(super) fn repeat_times(
+    time: Duration,
+    mut run: impl FnMut() -> Result<Vec<f64>, CliError>,
+) -> Result<Vec<f64>, CliError> {
+    let (start, mut times) = (Instant::now(), Vec::new());
+    while start.elapsed() < time {
+        stop::unless_pressed()?;
+        times.extend(run()?);
+    }
+    Ok(times)
+}

@@ -12,12 +12,12 @@
 //! and the last with a barrier of tokio, on one thread.
 
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use pelton::{Deadline, Geometry, Handler, Region, Session, Spec, Task, TaskState};
 use pelton_ir::types::{Order, Scope, Type};
 
-use super::contender::{Contender, contender_rows, play_contenders, repeat};
+use super::contender::{Contender, contender_rows, play_contenders, repeat, repeat_times};
 use super::event_peers::{ping_pong_in_tokio, ping_pong_of_threads, wait_together_in_tokio};
 use super::{BenchRow, TasksBench};
 use crate::bench::rounds::Sample;
@@ -118,19 +118,6 @@ pub(super) fn measure_events(bench: &TasksBench<'_>) -> Result<Vec<BenchRow>, Cl
         })
     })?;
     Ok(contender_rows(bench, &measured))
-}
-
-/// Repeats something that gives times in microseconds, for a while, and returns all of them.
-fn repeat_times(
-    time: Duration,
-    mut run: impl FnMut() -> Result<Vec<f64>, CliError>,
-) -> Result<Vec<f64>, CliError> {
-    let (start, mut times) = (Instant::now(), Vec::new());
-    while start.elapsed() < time {
-        stop::unless_pressed()?;
-        times.extend(run()?);
-    }
-    Ok(times)
 }
 
 fn event_spec(groups: Option<u32>) -> Spec {

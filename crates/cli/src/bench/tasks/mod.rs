@@ -13,6 +13,7 @@ mod payload;
 mod rayon_trees;
 mod steps;
 mod trees;
+mod urgency;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,6 +53,7 @@ const CASES: &[TasksCase] = &[
     TasksCase { note: trees::NOTE, measure: trees::measure_trees },
     TasksCase { note: events::NOTE, measure: events::measure_events },
     TasksCase { note: graphs::NOTE, measure: graphs::measure_graphs },
+    TasksCase { note: urgency::NOTE, measure: urgency::measure_urgency },
 ];
 
 /// A case, which may have several rows.

@@ -170,7 +170,7 @@ fn join_handler() -> Handler {
 }
 
 /// What [`mix_number`](super::rayon_trees::mix_number) does, in a kernel.
-fn mix_in_kernel<'b>(number: Val<'b, u32>) -> Val<'b, u32> {
+pub(super) fn mix_in_kernel<'b>(number: Val<'b, u32>) -> Val<'b, u32> {
     let mixed = number * 0x9e37_79b1u32;
     mixed ^ (mixed >> 15)
 }
