@@ -1,6 +1,7 @@
 //! Tests of hand-over, on every device of this machine and in every placement: handlers change while tasks are under
 //! way.
 
+mod failures;
 mod load;
 
 use std::sync::{Mutex, PoisonError};

@@ -1,0 +1,181 @@
+//! Hand-overs that fail at each of their steps: the old kernel goes on, or every ticket ends truthfully.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use pelton::device::{
+    Caps, Device, DeviceError, Kernel, Launch, LaunchEnd, Memory, MemoryKind, Run, WordWidth, open,
+};
+use pelton::ir::valid::Valid;
+use pelton::{Deadline, EndReason, Error, Geometry, LossReason, Session, Spec, SubmitError, Task, TaskError};
+
+use crate::{LONG, parked, version};
+
+/// What a [`FaultyDevice`] does wrong next.
+#[derive(Debug, Default)]
+struct Faults {
+    /// Whether it loads no code while a kernel is resident, as a GPU.
+    busy: AtomicBool,
+    resident: AtomicU32,
+    /// How many of the next allocations, loads and launches fail.
+    allocs: AtomicU32,
+    loads: AtomicU32,
+    launches: AtomicU32,
+    /// Whether the device is lost.
+    lost: AtomicBool,
+    /// The calls since the last look at this list.
+    log: Mutex<Vec<&'static str>>,
+}
+
+impl Faults {
+    /// Whether a call fails now.
+    fn strikes(&self, left: &AtomicU32, what: &'static str) -> bool {
+        self.log.lock().unwrap().push(what);
+        left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
+    }
+
+    fn calls(&self) -> Vec<&'static str> {
+        std::mem::take(&mut *self.log.lock().unwrap())
+    }
+}
+
+/// The CPU, with calls that fail.
+#[derive(Debug)]
+struct FaultyDevice(Arc<dyn Device>, Arc<Faults>);
+
+#[derive(Debug)]
+struct FaultyKernel(Arc<dyn Kernel>, Arc<Faults>);
+
+#[derive(Debug)]
+struct FaultyRun(Box<dyn Run>, Arc<Faults>);
+
+impl Device for FaultyDevice {
+    fn caps(&self) -> &Caps {
+        self.0.caps()
+    }
+
+    fn alloc(&self, kind: MemoryKind, width: WordWidth, len: usize) -> Result<Memory, DeviceError> {
+        match self.1.strikes(&self.1.allocs, "alloc") {
+            true => Err(DeviceError::Exhausted { bytes: (len * width.bytes()) as u64 }),
+            false => self.0.alloc(kind, width, len),
+        }
+    }
+
+    fn load(&self, module: &Valid, kernel: Option<&str>, lanes: u32) -> Result<Arc<dyn Kernel>, DeviceError> {
+        if self.1.busy.load(Ordering::Relaxed) && self.1.resident.load(Ordering::Relaxed) > 0 {
+            return Err(DeviceError::Busy { what: "a kernel is resident" });
+        }
+        match self.1.strikes(&self.1.loads, "load") {
+            true => Err(DeviceError::Exhausted { bytes: 1 }),
+            false => Ok(Arc::new(FaultyKernel(self.0.load(module, kernel, lanes)?, self.1.clone()))),
+        }
+    }
+}
+
+impl Kernel for FaultyKernel {
+    fn resident(&self) -> u32 {
+        self.0.resident()
+    }
+
+    fn launch(&self, launch: &Launch) -> Result<Box<dyn Run>, DeviceError> {
+        if self.1.strikes(&self.1.launches, "launch") {
+            return Err(DeviceError::Exhausted { bytes: 2 });
+        }
+        let run = self.0.launch(launch)?;
+        self.1.resident.fetch_add(1, Ordering::Relaxed);
+        Ok(Box::new(FaultyRun(run, self.1.clone())))
+    }
+}
+
+impl Run for FaultyRun {
+    fn stop(&self) {
+        self.0.stop();
+    }
+
+    fn renew(&self) {
+        self.0.renew();
+    }
+
+    fn wake(&self) {
+        self.0.wake();
+    }
+
+    fn wait(&self, timeout: Option<Duration>) -> Result<Option<LaunchEnd>, DeviceError> {
+        let ended = self.0.wait(timeout)?;
+        if let Some(end) = ended {
+            self.1.resident.store(0, Ordering::Relaxed);
+            if self.1.lost.load(Ordering::Relaxed) {
+                return Err(DeviceError::Lost("as told".into()));
+            }
+            return Ok(Some(end));
+        }
+        Ok(None)
+    }
+}
+
+fn launch() -> (Session, Arc<Faults>) {
+    let faults = Arc::new(Faults::default());
+    let device: Arc<dyn Device> = Arc::new(FaultyDevice(open("cpu").unwrap(), faults.clone()));
+    let spec = Spec::new(Geometry::new(64).groups(2).lanes(1));
+    let spec = spec.handler("plain", version(1)).handler("parks", parked(1000, 1));
+    (Session::launch(&device, &spec).unwrap(), faults)
+}
+
+/// Every step up to the launch of the next kernel may fail, and so may that launch: the old kernel goes on, with its tasks.
+#[test]
+fn a_hand_over_that_fails_leaves_the_old_kernel_running() {
+    let (session, faults) = launch();
+    let mut producer = session.producer(0).unwrap();
+    let plain = session.opcode("plain").unwrap();
+    let mut parked_task = crate::park(&session, &mut producer, 3);
+    for (left, what, busy, calls) in [
+        (&faults.loads, "load", false, &["load"][..]),
+        // An install needs a new buffer for the counters of one more opcode.
+        (&faults.allocs, "alloc", false, &["load", "alloc"]),
+        (&faults.launches, "launch", false, &["load", "alloc", "launch", "launch"]),
+        (&faults.loads, "load in the pause", true, &["alloc", "load", "launch"]),
+        (&faults.launches, "launch after a load in the pause", true, &["alloc", "load", "launch", "launch"]),
+    ] {
+        faults.busy.store(busy, Ordering::Relaxed);
+        left.store(1, Ordering::Relaxed);
+        faults.calls();
+        let error = session.install("more", version(2)).unwrap_err();
+        assert!(matches!(error, Error::Device(DeviceError::Exhausted { .. })), "{what}: {error}");
+        assert_eq!(faults.calls(), calls, "{what}");
+        assert!(session.opcode("more").is_err(), "{what}");
+        assert_eq!(crate::run(&mut producer, plain, 1), Ok(2), "{what}: the old kernel goes on");
+        assert!(!parked_task.has_ended(), "{what}");
+    }
+    // A device that loads nothing beside a kernel loads in the pause.
+    faults.calls();
+    let more = session.install("more", version(2)).unwrap();
+    assert_eq!(faults.calls(), ["alloc", "load", "launch"]);
+    assert_eq!(crate::run(&mut producer, more, 1), Ok(3));
+    parked_task.resume();
+    assert_eq!(parked_task.wait(LONG), Ok(1003));
+}
+
+/// If no kernel can be launched any more, or if the device is lost meanwhile, the session ends, and so does every ticket.
+#[test]
+fn a_hand_over_on_a_lost_device_ends_the_session() {
+    for lost in [false, true] {
+        let (session, faults) = launch();
+        let mut producer = session.producer(0).unwrap();
+        let mut parked_task = crate::park(&session, &mut producer, 3);
+        let waiting = std::thread::spawn(move || parked_task.wait(LONG));
+        match lost {
+            true => faults.lost.store(true, Ordering::Relaxed),
+            false => faults.launches.store(2, Ordering::Relaxed),
+        }
+        let error = session.install("more", version(2)).unwrap_err();
+        assert!(matches!(error, Error::Ended(_)), "{error}");
+        let reason = EndReason::Lost(LossReason::Device);
+        assert_eq!(session.session_end().map(|end| end.reason()), Some(reason), "{error}");
+        assert_eq!(waiting.join().unwrap(), Err(TaskError::Lost(LossReason::Device)));
+        let refused = producer.submit(Task::new(session.opcode("plain").unwrap())).unwrap_err();
+        assert_eq!(refused, SubmitError::Ended(reason));
+        assert!(matches!(session.hand_over(&session.spec(), Deadline::Now), Err(Error::Ended(_))));
+        assert!(session.stop().is_err());
+    }
+}
