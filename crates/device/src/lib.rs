@@ -143,6 +143,41 @@ pub trait Device: fmt::Debug + Send + Sync {
     ///
     /// A kernel that was already compiled for this number of lanes is returned without compiling it again.
     fn load(&self, module: &Valid, kernel: Option<&str>, lanes: u32) -> Result<Arc<dyn Kernel>, DeviceError>;
+
+    /// Compiles a kernel as [`load`](Device::load) does, beside kernels that run. A device that loads no code while a kernel
+    /// is resident leaves that part to [`CompiledKernel::load`].
+    fn compile(
+        &self,
+        module: &Valid,
+        kernel: Option<&str>,
+        lanes: u32,
+    ) -> Result<CompiledKernel, DeviceError> {
+        let loaded = self.load(module, kernel, lanes)?;
+        Ok(CompiledKernel::new(move || Ok(loaded.clone())))
+    }
+}
+
+/// A kernel that is compiled, and that can be loaded in a moment.
+pub struct CompiledKernel(Box<LoadKernel>);
+
+type LoadKernel = dyn Fn() -> Result<Arc<dyn Kernel>, DeviceError> + Send + Sync;
+
+impl CompiledKernel {
+    /// Makes a compiled kernel from a function that loads it.
+    pub fn new(load: impl Fn() -> Result<Arc<dyn Kernel>, DeviceError> + Send + Sync + 'static) -> Self {
+        CompiledKernel(Box::new(load))
+    }
+
+    /// Loads the kernel, which may fail as busy while other kernels are resident.
+    pub fn load(&self) -> Result<Arc<dyn Kernel>, DeviceError> {
+        (self.0)()
+    }
+}
+
+impl fmt::Debug for CompiledKernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CompiledKernel").finish_non_exhaustive()
+    }
 }
 
 /// A kernel that is compiled for groups of a fixed number of lanes.

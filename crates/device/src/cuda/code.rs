@@ -69,6 +69,15 @@ impl Drop for CudaCode {
     }
 }
 
+/// A kernel that is compiled for a GPU and not loaded.
+pub(super) struct MachineCode {
+    module: Valid,
+    kernel: Func,
+    lanes: u32,
+    ptx: Ptx,
+    cubin: Vec<u8>,
+}
+
 /// Compiles kernels for a GPU. Kernels that are in use are found again, and others may be in the cache on disk.
 pub(super) struct CudaCompiler {
     context: Arc<CudaContext>,
@@ -89,8 +98,8 @@ impl CudaCompiler {
         CudaCompiler { context, folder, used: Mutex::default() }
     }
 
-    /// Compiles a kernel, or finds it among those in use.
-    pub(super) fn compile(
+    /// Compiles and loads a kernel, or finds it among those in use.
+    pub(super) fn find_or_load(
         &self,
         module: &Valid,
         kernel: Func,
@@ -106,36 +115,53 @@ impl CudaCompiler {
             return Ok(code);
         }
         // Two threads may compile the same kernel at once. Each gets a correct one.
-        let code = Arc::new(self.compile_new(module, kernel, lanes)?);
-        let mut used = used();
+        self.load(&self.compile(module, kernel, lanes)?)
+    }
+
+    /// Compiles a kernel to machine code, which needs no room on the device.
+    pub(super) fn compile(
+        &self,
+        module: &Valid,
+        kernel: Func,
+        lanes: u32,
+    ) -> Result<MachineCode, DeviceError> {
+        let ptx = emit(&self.context.info, module, kernel, lanes)?;
+        let cubin = link::cubin(&self.context, &ptx.text, self.folder.as_deref())?;
+        Ok(MachineCode { module: module.clone(), kernel, lanes, ptx, cubin })
+    }
+
+    /// Loads machine code, once no kernel is resident.
+    pub(super) fn load(&self, code: &MachineCode) -> Result<Arc<CudaCode>, DeviceError> {
+        let loaded = Arc::new(self.load_new(code)?);
+        let hash = FxBuildHasher.hash_one((&*code.module, code.kernel, code.lanes));
+        let mut used = self.used.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         used.retain(|_, list| {
             list.retain(|code| code.strong_count() > 0);
             !list.is_empty()
         });
-        used.entry(hash).or_default().push(Arc::downgrade(&code));
-        Ok(code)
+        used.entry(hash).or_default().push(Arc::downgrade(&loaded));
+        Ok(loaded)
     }
 
-    fn compile_new(&self, module: &Valid, kernel: Func, lanes: u32) -> Result<CudaCode, DeviceError> {
-        let ptx = emit(&self.context.info, module, kernel, lanes)?;
-        let cubin = link::cubin(&self.context, &ptx.text, self.folder.as_deref())?;
-        let shape = GroupShape { lanes, shared: ptx.dynamic };
+    fn load_new(&self, code: &MachineCode) -> Result<CudaCode, DeviceError> {
+        let MachineCode { module, kernel, lanes, ptx, cubin } = code;
+        let shape = GroupShape { lanes: *lanes, shared: ptx.dynamic };
         let alone = self.context.alone()?;
         let current = self.context.enter()?;
-        let loaded = current.load(&cubin)?;
+        let loaded = current.load(cubin)?;
         let found = find(current, loaded, &ptx.entry, shape);
         let (function, groups) = found.inspect_err(|_| DeferredFree::Module(loaded).free(current))?;
         drop(alone);
         Ok(CudaCode {
             context: self.context.clone(),
             module: module.clone(),
-            kernel,
+            kernel: *kernel,
             shape,
             function,
             resident: groups * self.context.info.units,
             may_wait: ptx.may_wait,
-            params: ptx.params,
-            sites: ptx.sites,
+            params: ptx.params.clone(),
+            sites: ptx.sites.clone(),
             loaded,
         })
     }

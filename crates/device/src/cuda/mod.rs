@@ -40,6 +40,7 @@ mod run;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
+use pelton_ir::arena::Func;
 use pelton_ir::valid::Valid;
 
 use crate::caps::Caps;
@@ -47,7 +48,7 @@ use crate::error::DeviceError;
 use crate::mapped::WordWidth;
 use crate::memory::{Memory, MemoryKind};
 use crate::timekeeper::Timekeeper;
-use crate::{Device, Kernel};
+use crate::{CompiledKernel, Device, Kernel};
 
 use code::CudaCompiler;
 use context::CudaContext;
@@ -62,7 +63,7 @@ pub struct Cuda {
     /// Set by the first call of [`Device::caps`], because finding out whether there is near memory takes time.
     caps: OnceLock<Caps>,
     context: Arc<CudaContext>,
-    compiler: CudaCompiler,
+    compiler: Arc<CudaCompiler>,
     timekeeper: Arc<Timekeeper>,
 }
 
@@ -103,7 +104,7 @@ impl Cuda {
             }));
         }
         let context = CudaContext::open(driver, ordinal, cache.as_deref())?;
-        let compiler = CudaCompiler::new(context.clone(), cache);
+        let compiler = Arc::new(CudaCompiler::new(context.clone(), cache));
         Ok(Cuda { caps: OnceLock::new(), context, compiler, timekeeper: Arc::default() })
     }
 
@@ -132,6 +133,32 @@ impl Device for Cuda {
     }
 
     fn load(&self, module: &Valid, kernel: Option<&str>, lanes: u32) -> Result<Arc<dyn Kernel>, DeviceError> {
+        let kernel = self.check_load(module, kernel, lanes)?;
+        let code = self.compiler.find_or_load(module, kernel, lanes)?;
+        let (context, timekeeper) = (self.context.clone(), self.timekeeper.clone());
+        Ok(Arc::new(CudaKernel { context, code, timekeeper }))
+    }
+
+    fn compile(
+        &self,
+        module: &Valid,
+        kernel: Option<&str>,
+        lanes: u32,
+    ) -> Result<CompiledKernel, DeviceError> {
+        let kernel = self.check_load(module, kernel, lanes)?;
+        let code = self.compiler.compile(module, kernel, lanes)?;
+        let (context, timekeeper) = (self.context.clone(), self.timekeeper.clone());
+        let compiler = self.compiler.clone();
+        Ok(CompiledKernel::new(move || {
+            let (context, timekeeper) = (context.clone(), timekeeper.clone());
+            Ok(Arc::new(CudaKernel { context, code: compiler.load(&code)?, timekeeper }))
+        }))
+    }
+}
+
+impl Cuda {
+    /// Checks that a kernel can be compiled for groups of so many lanes, and finds it.
+    fn check_load(&self, module: &Valid, kernel: Option<&str>, lanes: u32) -> Result<Func, DeviceError> {
         let info = &self.context.info;
         if lanes == 0 || lanes > info.lanes {
             return Err(DeviceError::Limit {
@@ -141,9 +168,6 @@ impl Device for Cuda {
                 most: info.lanes.into(),
             });
         }
-        let kernel = crate::launch::kernel_to_load(module, kernel)?;
-        let code = self.compiler.compile(module, kernel, lanes)?;
-        let (context, timekeeper) = (self.context.clone(), self.timekeeper.clone());
-        Ok(Arc::new(CudaKernel { context, code, timekeeper }))
+        crate::launch::kernel_to_load(module, kernel)
     }
 }

@@ -33,8 +33,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
-use pelton_device::{DeviceError, Kernel};
-use pelton_ir::valid::Valid;
+use pelton_device::CompiledKernel;
 
 use super::Session;
 use super::fill::fill_next_run;
@@ -216,8 +215,7 @@ struct PlannedKernel {
     spec: Arc<Spec>,
     assembled: Assembled,
     removed: Vec<NamedHandler>,
-    /// The loaded kernel, unless the device loads none beside the running one.
-    loaded: Option<Arc<dyn Kernel>>,
+    compiled: CompiledKernel,
     /// The memory of the kernel. Buffers that have grown have new memory, which is empty yet.
     memories: BufferMemories,
     /// The handlers that are replaced by versions that do not take over tasks that have begun.
@@ -249,12 +247,9 @@ impl PlannedKernel {
                 replaced.push(next.clone());
             }
         }
-        let loaded = match load(session, &assembled.module, &assembled.layout) {
-            Err(DeviceError::Busy { .. }) => None,
-            loaded => Some(loaded?),
-        };
+        let compiled = session.device.compile(&assembled.module, None, assembled.layout.lanes)?;
         let memories = old.memories.for_layout(&session.device, &assembled.layout)?;
-        Ok(PlannedKernel { spec: Arc::new(spec), assembled, removed, loaded, memories, replaced })
+        Ok(PlannedKernel { spec: Arc::new(spec), assembled, removed, compiled, memories, replaced })
     }
 
     /// Checks that no task is under way that has begun with a handler whose new version does not take over.
@@ -288,10 +283,7 @@ impl PlannedKernel {
     ) -> Result<(SessionKernel, Box<dyn pelton_device::Run>), Error> {
         self.check_begun(old)?;
         let Assembled { module, layout } = &self.assembled;
-        let loaded = match &self.loaded {
-            Some(loaded) => loaded.clone(),
-            None => load(session, module, layout)?,
-        };
+        let loaded = self.compiled.load()?;
         copy_counters(old, layout, &self.memories)?;
         copy_frames(old, layout, &self.memories)?;
         let kernel = SessionKernel {
@@ -307,11 +299,6 @@ impl PlannedKernel {
         let run = kernel.loaded.launch(&kernel.launch)?;
         Ok((kernel, run))
     }
-}
-
-/// Loads a kernel for a session.
-fn load(session: &Session, module: &Valid, layout: &Layout) -> Result<Arc<dyn Kernel>, DeviceError> {
-    session.device.load(module, None, layout.lanes)
 }
 
 /// Finds a handler by its name.

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pelton::device::{
-    Caps, Device, DeviceError, Kernel, Launch, LaunchEnd, Memory, MemoryKind, Run, WordWidth, open,
+    Caps, CompiledKernel, Device, DeviceError, Kernel, Launch, LaunchEnd, Memory, MemoryKind, Run, WordWidth,
+    open,
 };
 use pelton::ir::valid::Valid;
 use pelton::{Deadline, EndReason, Error, Geometry, LossReason, Session, Spec, SubmitError, Task, TaskError};
@@ -63,13 +64,32 @@ impl Device for FaultyDevice {
     }
 
     fn load(&self, module: &Valid, kernel: Option<&str>, lanes: u32) -> Result<Arc<dyn Kernel>, DeviceError> {
-        if self.1.busy.load(Ordering::Relaxed) && self.1.resident.load(Ordering::Relaxed) > 0 {
-            return Err(DeviceError::Busy { what: "a kernel is resident" });
+        let loaded = self.0.load(module, kernel, lanes)?;
+        load_or_fail(loaded, &self.1)
+    }
+
+    fn compile(
+        &self,
+        module: &Valid,
+        kernel: Option<&str>,
+        lanes: u32,
+    ) -> Result<CompiledKernel, DeviceError> {
+        let (loaded, faults) = (self.0.load(module, kernel, lanes)?, self.1.clone());
+        if faults.busy.load(Ordering::Relaxed) {
+            return Ok(CompiledKernel::new(move || load_or_fail(loaded.clone(), &faults)));
         }
-        match self.1.strikes(&self.1.loads, "load") {
-            true => Err(DeviceError::Exhausted { bytes: 1 }),
-            false => Ok(Arc::new(FaultyKernel(self.0.load(module, kernel, lanes)?, self.1.clone()))),
-        }
+        let loaded = load_or_fail(loaded, &faults)?;
+        Ok(CompiledKernel::new(move || Ok(loaded.clone())))
+    }
+}
+
+fn load_or_fail(loaded: Arc<dyn Kernel>, faults: &Arc<Faults>) -> Result<Arc<dyn Kernel>, DeviceError> {
+    if faults.busy.load(Ordering::Relaxed) && faults.resident.load(Ordering::Relaxed) > 0 {
+        return Err(DeviceError::Busy { what: "a kernel is resident" });
+    }
+    match faults.strikes(&faults.loads, "load") {
+        true => Err(DeviceError::Exhausted { bytes: 1 }),
+        false => Ok(Arc::new(FaultyKernel(loaded, faults.clone()))),
     }
 }
 

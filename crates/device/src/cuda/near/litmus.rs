@@ -85,7 +85,7 @@ pub(super) fn check_lines(
 ) -> Result<(), DeviceError> {
     let failed = |why| DeviceError::Near { device: context.info.open.clone(), why };
     let module = module().map_err(failed)?;
-    let code = compiler.compile(&module, module.choose_kernel(None)?, LANES)?;
+    let code = compiler.find_or_load(&module, module.choose_kernel(None)?, LANES)?;
     let kernel = CudaKernel { context: context.clone(), code, timekeeper: timekeeper.clone() };
     let answer = memory::alloc_host(context, WordWidth::W64, 1)?;
     run(&kernel, &lines, &answer, LONGEST)?.map_err(failed)
