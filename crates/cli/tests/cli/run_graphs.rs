@@ -147,8 +147,7 @@ fn tasks_begin_after_events() {
     let ended: Vec<&Value> = results.iter().map(|result| &result["result"]).collect();
     assert_eq!(ended, [0, 30, 42, 0, 0, 0]);
     let summary: Value = serde_json::from_str(&ran.err).unwrap();
-    let event =
-        |event: u32, count: u32| json!({"tenant": "alice", "event": event, "count": count, "waiters": 0});
+    let event = |event: u32, count: u32| json!({"tenant": "alice", "event": event, "count": count, "waiters": 0, "awaited": null});
     assert_eq!(summary["stats"]["cells"]["trees"]["events"], json!([event(0, 1), event(1, 2)]), "{summary}");
 }
 
@@ -162,8 +161,8 @@ fn trees_and_graphs_are_counted() {
     let results = results(&ran);
     assert_eq!((&results[0]["result"], &results[1]["result"]), (&json!(31), &json!(50)));
     // Fifteen tasks of the tree wait for their children, and thirty are spawned, beside three nodes.
-    assert!(ran.err.contains("15 waits, 33 tasks spawned"), "{}", ran.err);
-    assert!(ran.err.contains("trees      0 graphs under way"), "{}", ran.err);
+    assert!(ran.err.contains("15 waits, 33 children"), "{}", ran.err);
+    assert!(ran.err.contains("\ngraphs     0 under way\n"), "{}", ran.err);
 }
 
 #[test]

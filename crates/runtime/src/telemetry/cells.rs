@@ -27,7 +27,8 @@ pub struct StepCounts {
     pub parks: u64,
     /// The number of steps after which a task waited for its children or for an event.
     pub waits: u64,
-    /// The number of tasks that were spawned.
+    /// The number of tasks that were made on the device: those that handlers have spawned, and the nodes of graphs that were
+    /// launched. The kernel does not count the two apart.
     pub spawned: u64,
 }
 
@@ -51,7 +52,12 @@ impl fmt::Display for StepCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let StepCounts { begun, yields, requeues, parks, waits, spawned } = self;
         write!(f, "{begun} begun, {yields} yields, {requeues} requeues, {parks} parks")?;
-        if waits + spawned > 0 { write!(f, ", {waits} waits, {spawned} tasks spawned") } else { Ok(()) }
+        for (count, what) in [(waits, "waits"), (spawned, "children")] {
+            if *count > 0 {
+                write!(f, ", {count} {what}")?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -81,7 +87,7 @@ pub struct CellSnapshot {
     pub joining: u64,
     /// How many tasks wait for an event.
     pub awaiting_events: u64,
-    /// How many spawned tasks have not ended.
+    /// How many spawned tasks and nodes of graphs have begun and not ended.
     pub spawned_now: u64,
     /// How many tasks are paused.
     pub paused: u64,
@@ -202,7 +208,7 @@ impl fmt::Display for CellSnapshot {
             write!(f, ", {joining} waiting for children, {awaiting_events} for events")?;
         }
         if self.steps.spawned > 0 {
-            write!(f, ", {} spawned", self.spawned_now)?;
+            write!(f, ", {} children", self.spawned_now)?;
         }
         if let Some(oldest) = self.oldest {
             write!(f, ", the oldest for {:.3} s", oldest.as_secs_f64())?;
@@ -211,7 +217,8 @@ impl fmt::Display for CellSnapshot {
             let one = |ready: &ReadyCount| format!("{} {} {}", ready.tenant, ready.priority, ready.count);
             write!(f, "\n{:<11}{}", "ready", self.ready.iter().map(one).collect::<Vec<_>>().join(", "))?;
         }
-        if let Some(trees) = &self.trees {
+        let trees = self.trees.as_ref().map(ToString::to_string).filter(|text| !text.is_empty());
+        if let Some(trees) = trees {
             write!(f, "\n{trees}")?;
         }
         write!(f, "\n{:<11}{}", "steps", self.steps)

@@ -41,13 +41,15 @@ pub struct EventCount {
     pub count: u64,
     /// How many tasks wait for it.
     pub waiters: u64,
+    /// The lowest count for which one of these tasks waits, or `None` if no task waits.
+    pub awaited: Option<u32>,
 }
 
 /// What a snapshot says of trees, graphs and events.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct TreeSnapshot {
-    /// How many launches of graphs are under way.
-    pub graphs: u64,
+    /// How many launches of graphs are under way, or `None` if the session has no room for graphs.
+    pub graphs: Option<u64>,
     /// The largest trees, at most four, with the largest first. Trees without such tasks are left out.
     pub largest: Vec<TreeSize>,
     /// The events that were signalled or that tasks wait for.
@@ -66,20 +68,14 @@ pub(super) fn snapshot_trees(
     let memory = memories.need(BufferId::TreeLinks)?;
     let mut links = vec![0u64; memory.len()];
     memory.download(0, &mut links)?;
-    let link = |cell: usize, word: u32| links[cell * tree_word::WORDS as usize + word as usize] as u32;
+    let link = |cell: usize, word: u32| links[cell * tree_word::WORDS as usize + word as usize];
     let first = layout.producer_cell_count() as usize;
-    let live = |cell: &usize| states[*cell] & cell_state::PHASE != cell_state::ENDED;
+    let has_task = |cell: &usize| states[*cell] & cell_state::PHASE != cell_state::ENDED;
     let mut sizes = BTreeMap::<u32, u64>::new();
-    for cell in (first..states.len()).filter(live) {
-        *sizes.entry(link(cell, tree_word::ROOT)).or_default() += 1;
+    for cell in (first..states.len()).filter(has_task) {
+        *sizes.entry(link(cell, tree_word::ROOT) as u32).or_default() += 1;
     }
-    let mut graphs = 0;
-    if trees.graphs.is_some() {
-        let memory = memories.need(BufferId::LiveGraphs)?;
-        let mut live = vec![0u32; memory.len()];
-        memory.download(0, &mut live)?;
-        graphs = live.iter().map(|count| u64::from(*count)).sum();
-    }
+    let graphs = trees.graphs.map(|_| count_launches(memories)).transpose()?;
     let mut events = Vec::new();
     if trees.events > 0 {
         // The lists of waiters are the kernel's own business, so the cells that wait are counted instead.
@@ -91,6 +87,14 @@ pub(super) fn snapshot_trees(
         events = event_counts(spec, memories, trees.events, awaited)?;
     }
     Ok(Some(TreeSnapshot { graphs, largest: largest_trees(spec, memories, sizes)?, events }))
+}
+
+/// Counts the launches of all graphs that are under way.
+fn count_launches(memories: &BufferMemories) -> Result<u64, Error> {
+    let memory = memories.need(BufferId::LiveGraphs)?;
+    let mut counts = vec![0u32; memory.len()];
+    memory.download(0, &mut counts)?;
+    Ok(counts.into_iter().map(u64::from).sum())
 }
 
 /// Names the largest trees, given how many tasks the tree of each root has.
@@ -112,27 +116,30 @@ fn largest_trees(
     sizes.into_iter().take(NAMED_TREES).map(name).collect()
 }
 
-/// Counts the signals and the waiting tasks of each event that has any, given the event of each task that waits.
+/// Counts the signals and the waiting tasks of each event that has any, given what each task waits for: the number of the
+/// event among those of all tenants, and in the upper half the count.
 fn event_counts(
     spec: &Spec,
     memories: &BufferMemories,
     per_tenant: u32,
-    awaited: impl Iterator<Item = u32>,
+    awaited: impl Iterator<Item = u64>,
 ) -> Result<Vec<EventCount>, Error> {
     let memory = memories.need(BufferId::EventCounts)?;
     let mut counts = vec![0u64; memory.len()];
     memory.download(0, &mut counts)?;
-    let mut waiters = vec![0u64; counts.len()];
-    for event in awaited {
-        if let Some(waiters) = waiters.get_mut(event as usize) {
+    let mut waits = vec![(0u64, None); counts.len()];
+    for wait in awaited {
+        if let Some((waiters, lowest)) = waits.get_mut(wait as u32 as usize) {
+            let wanted = (wait >> 32) as u32;
             *waiters += 1;
+            *lowest = Some(lowest.map_or(wanted, |lowest: u32| lowest.min(wanted)));
         }
     }
-    let events = (0..).zip(counts.into_iter().zip(waiters));
-    let some = events.filter(|(_, (count, waiters))| count + waiters > 0);
-    let named = some.map(|(number, (count, waiters))| {
+    let events = (0..).zip(counts.into_iter().zip(waits));
+    let some = events.filter(|(_, (count, (waiters, _)))| count + waiters > 0);
+    let named = some.map(|(number, (count, (waiters, awaited)))| {
         let tenant = tenant_name(spec, number / per_tenant);
-        EventCount { tenant, event: number % per_tenant, count, waiters }
+        EventCount { tenant, event: number % per_tenant, count, waiters, awaited }
     });
     Ok(named.collect())
 }
@@ -142,22 +149,48 @@ fn tenant_name(spec: &Spec, id: u32) -> String {
     tenant.map_or_else(|| id.to_string(), |tenant| tenant.name.clone())
 }
 
-/// Prints one line about trees and graphs, and one about events if there are any.
+/// Prints a line about graphs if the session has room for any, one about trees if there are any, and one about events if
+/// any was signalled or is awaited. There is no end of line after the last one, and no line if there is nothing to say.
 impl fmt::Display for TreeSnapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let TreeSnapshot { graphs, largest, events } = self;
-        write!(f, "{:<11}{graphs} graphs under way", "trees")?;
+        let mut lines = Vec::new();
+        if let Some(graphs) = graphs {
+            lines.push(format!("{:<11}{graphs} under way", "graphs"));
+        }
         if !largest.is_empty() {
             let one = |tree: &TreeSize| format!("{} {} {}", tree.tenant, tree.op, tree.tasks);
-            write!(f, ", the largest trees: {}", largest.iter().map(one).collect::<Vec<_>>().join(", "))?;
+            lines.push(format!("{:<11}{}", "trees", largest.iter().map(one).collect::<Vec<_>>().join(", ")));
         }
         if !events.is_empty() {
             let one = |event: &EventCount| {
-                let EventCount { tenant, event, count, waiters } = event;
-                format!("{tenant} {event} signalled {count} times, {waiters} waiting")
+                let EventCount { tenant, event, count, waiters, awaited } = event;
+                let least = awaited.map_or(String::new(), |count| format!(" for {count} or more"));
+                format!("{tenant} {event} signalled {count} times, {waiters} waiting{least}")
             };
-            write!(f, "\n{:<11}{}", "events", events.iter().map(one).collect::<Vec<_>>().join("; "))?;
+            lines.push(format!("{:<11}{}", "events", events.iter().map(one).collect::<Vec<_>>().join("; ")));
         }
-        Ok(())
+        f.write_str(&lines.join("\n"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A session without graphs says nothing of them, and one without trees and events says nothing of those.
+    #[test]
+    fn a_snapshot_speaks_only_of_what_there_is() {
+        let nothing = TreeSnapshot::default();
+        assert_eq!(nothing.to_string(), "");
+        let graphs = TreeSnapshot { graphs: Some(0), ..nothing };
+        assert_eq!(graphs.to_string(), "graphs     0 under way");
+        let tree = TreeSize { tenant: "alice".into(), op: "tree".into(), tasks: 9 };
+        let event = EventCount { tenant: "bob".into(), event: 1, count: 2, waiters: 3, awaited: Some(4) };
+        let both = TreeSnapshot { graphs: None, largest: vec![tree], events: vec![event] };
+        assert_eq!(
+            both.to_string(),
+            "trees      alice tree 9\nevents     bob 1 signalled 2 times, 3 waiting for 4 or more"
+        );
     }
 }
