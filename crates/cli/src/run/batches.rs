@@ -79,7 +79,7 @@ impl<W: Write> TaskSink for BatchFeed<'_, '_, W> {
         self.levels[level] += 1;
         self.prints += u32::from(prints);
         self.batch.push(tenant, task.bytes(&payload))?;
-        self.marks.push(TaskMark { line, op: task.op, graph: None, reply_form });
+        self.marks.push(TaskMark { line, op: task.op, tenant, graph: None, after: None, reply_form });
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! Submits tasks to a session.
 
 use std::io::Write;
+use std::time::{Duration, Instant};
 
 use pelton::kernel::TenantId;
 use pelton::protocol::log;
@@ -9,12 +10,16 @@ use pelton::{Aim, EventCondition, Opcode, Priority, Producer, Session, SubmitErr
 
 use super::intake::{Halt, TaskSink, halt_if_pressed};
 use super::results::TaskMark;
+use super::standstill::{FeedWait, StandstillWatch};
 use super::submitted::SubmittedSpans;
 use super::task::{TaskNames, TaskOrder};
 use crate::term::Term;
 
 /// The largest number of tasks that are submitted together.
 const MOST: usize = 256;
+
+/// The time that tasks have to end after they were cancelled because the run stands still.
+const CANCEL_TIME: Duration = Duration::from_secs(10);
 
 /// Collects tasks, and submits them to a session.
 pub(super) struct SessionFeed<'a, 'n, W> {
@@ -66,43 +71,77 @@ impl<'a, 'n, W: Write> SessionFeed<'a, 'n, W> {
         }
     }
 
-    /// Submits the collected tasks.
+    /// Submits the collected tasks, and waits for room if there is none.
     fn submit_tasks(&mut self) -> Result<(), Halt> {
+        let mut watch = StandstillWatch::new();
+        while !self.tasks.is_empty() {
+            let line = self.marks.first().map_or(0, |mark| mark.line);
+            let wait = match self.try_submit() {
+                Ok(()) => return Ok(()),
+                Err(SubmitError::Full { .. }) => FeedWait::Slots(line),
+                Err(SubmitError::NoCells { .. }) => FeedWait::Cells(line),
+                Err(SubmitError::Ended(_)) => return Err(Halt::Lost),
+                Err(error) => return Err(error.into()),
+            };
+            halt_if_pressed()?;
+            if !self.submitted.collect()? {
+                self.halt_if_still(&mut watch, wait)?;
+                self.submitted.wait();
+            }
+        }
+        Ok(())
+    }
+
+    /// Submits the collected tasks if there is room for them.
+    fn try_submit(&mut self) -> Result<(), SubmitError> {
         let Some(producer) = self.producers.iter_mut().find(|p| p.tenant() == self.tenant) else {
             return Ok(());
         };
-        while !self.tasks.is_empty() {
-            let bytes = |at: usize| {
-                let start = at.checked_sub(1).map_or(0, |last| self.payload_ends[last]);
-                &self.payloads[start..self.payload_ends[at]]
-            };
-            let tasks = self.tasks.iter().enumerate().map(|(at, task)| task.bytes(bytes(at)));
-            let span = match self.conditions.is_empty() {
-                true => producer.submit_all(tasks),
-                false => {
-                    let waits = tasks.zip(&self.conditions);
-                    producer
-                        .submit_all(waits.map(|(submission, &condition)| TaskAfter { submission, condition }))
-                }
-            };
-            match span {
-                Ok(span) => {
-                    self.tasks.clear();
-                    self.conditions.clear();
-                    self.payloads.clear();
-                    self.payload_ends.clear();
-                    self.submitted.add(span, &mut self.marks);
-                }
-                Err(SubmitError::Full { .. } | SubmitError::NoCells { .. }) => {
-                    halt_if_pressed()?;
-                    if !self.submitted.collect()? {
-                        self.submitted.wait();
-                    }
-                }
-                Err(SubmitError::Ended(_)) => return Err(Halt::Lost),
-                Err(error) => return Err(error.into()),
+        let bytes = |at: usize| {
+            let start = at.checked_sub(1).map_or(0, |last| self.payload_ends[last]);
+            &self.payloads[start..self.payload_ends[at]]
+        };
+        let tasks = self.tasks.iter().enumerate().map(|(at, task)| task.bytes(bytes(at)));
+        let span = match self.conditions.is_empty() {
+            true => producer.submit_all(tasks),
+            false => {
+                let waits = tasks.zip(&self.conditions);
+                producer.submit_all(waits.map(|(submission, &condition)| TaskAfter { submission, condition }))
             }
+        }?;
+        self.tasks.clear();
+        self.conditions.clear();
+        self.payloads.clear();
+        self.payload_ends.clear();
+        self.submitted.add(span, &mut self.marks);
+        Ok(())
+    }
+
+    /// Halts if the run stands still. Tasks that wait are cancelled, and their results are collected.
+    fn halt_if_still(&mut self, watch: &mut StandstillWatch, wait: FeedWait) -> Result<(), Halt> {
+        let unfinished = || self.submitted.unfinished();
+        let Some(why) = watch.look(self.session, self.names, unfinished, wait)? else { return Ok(()) };
+        self.submitted.cancel();
+        let cancelled = Instant::now();
+        while !self.submitted.is_empty() && cancelled.elapsed() < CANCEL_TIME {
+            halt_if_pressed()?;
+            self.progress()?;
         }
+        Err(Halt::Standstill(why))
+    }
+
+    /// Submits the collected tasks, and waits until every task has ended and its result is written.
+    fn settle_for(&mut self, wait: FeedWait) -> Result<(), Halt> {
+        self.submit_tasks()?;
+        let mut watch = StandstillWatch::new();
+        while !self.submitted.is_empty() {
+            halt_if_pressed()?;
+            self.progress()?;
+            self.halt_if_still(&mut watch, wait)?;
+        }
+        self.submitted.results.flush()?;
+        self.show_log()?;
+        self.prints = 0;
         Ok(())
     }
 
@@ -165,12 +204,12 @@ impl<W: Write> TaskSink for SessionFeed<'_, '_, W> {
         if task.op == Opcode::BATCH_FENCE && task.args[0] as usize > self.tasks.len() {
             // The tasks that the fence waits for may lie in several stripes. Once all tasks before it have ended,
             // the fence need not wait for any.
-            self.settle()?;
+            self.settle_for(FeedWait::AllBefore(line))?;
             task.args[0] = 0;
         }
         if task.op == Opcode::PRINTF {
             if self.prints == log::CAPACITY {
-                self.settle()?;
+                self.settle_for(FeedWait::AllBefore(line))?;
             }
             self.prints += 1;
         }
@@ -178,7 +217,7 @@ impl<W: Write> TaskSink for SessionFeed<'_, '_, W> {
         self.conditions.extend(after);
         self.payloads.extend(payload);
         self.payload_ends.push(self.payloads.len());
-        self.marks.push(TaskMark { line, op: task.op, graph, reply_form });
+        self.marks.push(TaskMark { line, op: task.op, tenant, graph, after, reply_form });
         Ok(())
     }
 
@@ -203,15 +242,7 @@ impl<W: Write> TaskSink for SessionFeed<'_, '_, W> {
     }
 
     fn settle(&mut self) -> Result<(), Halt> {
-        self.submit_tasks()?;
-        while !self.submitted.is_empty() {
-            halt_if_pressed()?;
-            self.progress()?;
-        }
-        self.submitted.results.flush()?;
-        self.show_log()?;
-        self.prints = 0;
-        Ok(())
+        self.settle_for(FeedWait::InputEnd)
     }
 
     fn idle(&self) -> bool {

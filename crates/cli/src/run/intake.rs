@@ -34,6 +34,8 @@ pub(super) enum Halt {
     Bad,
     /// Ctrl-C was pressed.
     Interrupted,
+    /// All tasks that were left waited for events that nothing could signal any more. The string says which.
+    Standstill(String),
     /// The kernel ended by itself.
     Lost,
     /// Results cannot be written, perhaps because their reader has gone.

@@ -6,6 +6,7 @@ mod intake;
 mod lines;
 mod payload;
 mod results;
+mod standstill;
 mod submitted;
 mod task;
 mod workspace;
@@ -65,7 +66,9 @@ it have ended, where N is its first argument. Tasks of handlers that import yiel
 take several steps; the spec's cells = N says how many of them may be under way at once, together
 with launches of graphs and tasks that wait. Nothing resumes a task that calls park. Handlers
 signal events, and so does a line such as {\"op\": \"SIGNAL\", \"args\": [0, 1]}, which signals event 0
-once. A run ends after its last task, so press Ctrl-C if a task waits for a signal that never comes.
+once. If only tasks that wait for events are left, and neither a task nor a line can signal them any
+more, these tasks are cancelled, and an error says what they waited for. A BATCH_FENCE may hold back
+the lines after it until the tasks before it have ended, so a signal must stand before the fence.
 
 Results, one per task:
   {\"line\": 3, \"op\": \"add\", \"status\": \"done\", \"result\": 7}
@@ -76,8 +79,8 @@ Results, one per task:
 With lifetime = \"drain\" in the spec, the lines are run in batches, one pass per batch.
 INIT is written as for `pelton exec`, and fills a region from its first element on.
 If the reader of the results leaves, as in `| head -1`, tasks under way are finished and no more
-are submitted. The exit status is 1 if lines were bad or results could not be written, else 2 if
-tasks ended with a fault.")]
+are submitted. The exit status is 1 if lines were bad, if results could not be written or if tasks
+waited for events in vain, else 2 if tasks ended with a fault.")]
 pub(crate) struct RunArgs {
     /// The file with the spec, in TOML; `pelton kernel` prints what it assembles to
     spec: PathBuf,
@@ -153,6 +156,10 @@ pub(crate) fn run_spec(args: &RunArgs, term: &Term) -> Result<CliStatus, CliErro
     };
     print_summary(args, term, &device.caps().name, &summary);
     let status = match summary.halt {
+        Err(Halt::Standstill(why)) => {
+            term.wrong(why);
+            CliStatus::Wrong
+        }
         Err(Halt::Failed(error) | Halt::Unwritten(error @ CliError::Output(_))) => return Err(error),
         Err(Halt::Interrupted) => CliStatus::Interrupted,
         Err(Halt::Bad | Halt::Lost | Halt::Unwritten(_)) => CliStatus::Wrong,
@@ -281,6 +288,7 @@ fn print_summary(args: &RunArgs, term: &Term, device: &str, summary: &RunSummary
         Ok(()) => "done",
         Err(Halt::Bad) => "stopped at a bad line",
         Err(Halt::Interrupted) => "interrupted",
+        Err(Halt::Standstill(_)) => "stopped, because tasks waited for events in vain",
         Err(Halt::Unwritten(CliError::Pipe)) => "stopped, because the reader of the results has gone",
         Err(Halt::Unwritten(_)) => "stopped, because the results cannot be written",
         Err(Halt::Lost | Halt::Failed(_)) => "lost",

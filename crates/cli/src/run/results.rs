@@ -2,7 +2,8 @@
 
 use std::io::Write;
 
-use pelton::{Opcode, TaskError};
+use pelton::kernel::TenantId;
+use pelton::{EventCondition, Opcode, TaskError};
 use serde_json::json;
 
 use super::payload::{ByteForm, write_reply};
@@ -15,8 +16,12 @@ pub(super) struct TaskMark {
     /// The number of the line, from 1; 0 once the result is written.
     pub line: u64,
     pub op: Opcode,
+    /// The tenant that the task belongs to.
+    pub tenant: TenantId,
     /// The graph that the task launches, by its number in the spec.
     pub graph: Option<usize>,
+    /// What the task waits for before it begins.
+    pub after: Option<EventCondition>,
     /// The form in which its reply is written.
     pub reply_form: ByteForm,
 }

@@ -85,6 +85,18 @@ impl<'n, W: Write> SubmittedSpans<'n, W> {
         }
     }
 
+    /// The tasks that have not ended.
+    pub(super) fn unfinished(&self) -> Vec<TaskMark> {
+        let tasks = self.waiting.iter().flat_map(|flight| flight.marks.iter().zip(flight.span.results()));
+        let late = tasks.filter(|(mark, result)| mark.line > 0 && *result == Err(TaskError::Late));
+        late.map(|(mark, _)| *mark).collect()
+    }
+
+    /// Asks the kernel to end all tasks that have not ended.
+    pub(super) fn cancel(&mut self) {
+        self.waiting.iter_mut().for_each(|flight| flight.span.cancel());
+    }
+
     fn remove(&mut self, at: usize) {
         if let Some(mut flight) = self.waiting.remove(at) {
             flight.marks.clear();

@@ -24,7 +24,7 @@ pub(super) struct TaskNames {
     graphs: Vec<Graph>,
     tenants: Vec<Tenant>,
     /// Whether tenants have events, so that tasks can signal them.
-    has_events: bool,
+    pub has_events: bool,
 }
 
 /// The task of a line, with its tenant and its payload.
@@ -153,6 +153,11 @@ impl TaskNames {
         found.map(|tenant| tenant.id).ok_or_else(|| {
             format!("there is no tenant `{name}`; {}", name_hint(&name.to_string(), &self.tenant_names()))
         })
+    }
+
+    /// The name of a tenant.
+    pub(super) fn tenant_name(&self, id: TenantId) -> &str {
+        self.tenants.iter().find(|tenant| tenant.id == id).map_or("", |tenant| &tenant.name)
     }
 
     /// The only tenant, for lines that name none.

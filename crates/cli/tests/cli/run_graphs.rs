@@ -11,6 +11,7 @@ cells = 8
 spawn_cells = 64
 events = 2
 graph_instances = 2
+fuel = 1000000000
 
 [geometry]
 slots = 64
@@ -89,6 +90,71 @@ fn tree() -> u32 {
 }
 '''
 
+# Waits until event 1 was signalled seven times.
+[[handler]]
+name = "waits"
+text = '''
+import fn wait_event(%event: u32, %count: u32)
+buffer frame: [u32; 1] global read_write
+
+fn waits() -> u32 {
+  %before = load @frame[0]
+  %first = eq %before, 0
+  if %first {
+    store @frame[0], 1
+    call wait_event(1, 7)
+  }
+  return %before
+}
+'''
+
+# Signals event 0 after so many turns of a loop.
+[[handler]]
+name = "late"
+text = '''
+import fn signal(%event: u32, %times: u32)
+buffer arg: [u32; 12] global read
+
+fn late() -> u32 {
+  %turns = load @arg[0]
+  %sum: u32 = loop %k = 0 to %turns step 1 with %all = 0 {
+    %more = mul %all, 3
+    %next = add %more, %k
+    yield %next
+  }
+  call signal(0, 1)
+  return %sum
+}
+'''
+
+# Counts to a number in steps of one, and then signals event 0.
+[[handler]]
+name = "late_step"
+text = '''
+import fn signal(%event: u32, %times: u32)
+import fn yield_now()
+buffer arg: [u32; 12] global read
+buffer frame: [u32; 1] global read_write
+
+fn late_step() -> u32 {
+  %steps = load @arg[0]
+  %taken = load @frame[0]
+  %over = eq %taken, %steps
+  if %over {
+    call signal(0, 1)
+    return 0
+  }
+  %next = add %taken, 1
+  store @frame[0], %next
+  call yield_now()
+  return 0
+}
+'''
+
+[[graph]]
+name = "waits"
+node = [{ name = "only", op = "waits" }]
+
 [[graph]]
 name = "sum"
 parameters = 2
@@ -149,6 +215,92 @@ fn tasks_begin_after_events() {
     let summary: Value = serde_json::from_str(&ran.err).unwrap();
     let event = |event: u32, count: u32| json!({"tenant": "alice", "event": event, "count": count, "waiters": 0, "awaited": null});
     assert_eq!(summary["stats"]["cells"]["trees"]["events"], json!([event(0, 1), event(1, 2)]), "{summary}");
+}
+
+/// Nobody signals what is left, so the run ends with an error, after all results that there are.
+#[test]
+fn waiting_in_vain_is_an_error() {
+    let lines = r#"
+{"tenant": 0, "op": "times", "args": [6, 7], "after": {"event": 1, "count": 3}}
+{"tenant": 0, "op": "SIGNAL", "args": [1, 2]}
+{"tenant": 1, "op": "NOP", "after": {"event": 0}}
+{"tenant": 1, "graph": "sum", "args": [1, 1], "after": {"event": 0}}
+{"tenant": 0, "op": "times", "args": [2, 3]}
+"#;
+    let ran = run(lines, &[]);
+    assert_eq!(ran.code, Some(1), "{}", ran.err);
+    let results = results(&ran);
+    let ends: Vec<&Value> = results.iter().map(|result| &result["status"]).collect();
+    assert_eq!(ends, ["cancelled", "done", "cancelled", "cancelled", "done"], "{}", ran.out);
+    for part in [
+        "error: the tasks that are left wait for events that nothing can signal any more\n",
+        "\n  line 2 waits until event 1 of tenant `alice` was signalled 3 times; it was signalled 2 times\n",
+        "\n  lines 4 and 5 wait until event 0 of tenant `bob` was signalled once; it was never signalled\n",
+        "stopped, because tasks waited for events in vain: 2 done, 3 not run",
+    ] {
+        assert!(ran.err.contains(part), "{part}: {}", ran.err);
+    }
+}
+
+/// The input waits for tasks that wait for a later line: because of a fence, because all cells are taken, or because results
+/// that are written in the order of the input fill the ring.
+#[test]
+fn waiting_for_a_line_that_is_not_read_is_an_error() {
+    let waits =
+        |event: u32| format!("{{\"tenant\": 0, \"op\": \"NOP\", \"after\": {{\"event\": {event}}}}}\n");
+    let signal = "{\"tenant\": 0, \"op\": \"SIGNAL\", \"args\": [0, 1]}\n";
+    let fence = "{\"tenant\": 0, \"op\": \"BATCH_FENCE\", \"args\": [1]}\n";
+    let cells = waits(0).repeat(9);
+    let many = format!("{}{}", waits(0), "{\"tenant\": 0, \"op\": \"NOP\"}\n".repeat(300));
+    for (before, kept, why) in [
+        (
+            waits(0) + fence,
+            1,
+            "line 2 and those after it were not run: it is submitted when all tasks before",
+        ),
+        (cells, 8, "line 9 and those after it were not run: tasks that wait have all cells of its producer"),
+        (many, 1, "`--order done` frees their slots as soon as they end"),
+    ] {
+        let ran = run(&(before + signal), &[]);
+        assert_eq!(ran.code, Some(1), "{why}: {}", ran.err);
+        assert!(ran.err.contains(why), "{why}: {}", ran.err);
+        let cancelled = results(&ran).iter().filter(|result| result["status"] == "cancelled").count();
+        assert_eq!(cancelled, kept, "{why}: {}", ran.out);
+    }
+}
+
+/// A launch that finds no instance tries again and again. That does not hide that all others wait.
+#[test]
+fn launches_without_an_instance_do_not_hide_a_standstill() {
+    let lines = "{\"tenant\": 0, \"graph\": \"waits\"}\n".repeat(5);
+    let ran = run(&lines, &[]);
+    assert_eq!(ran.code, Some(1), "{}", ran.err);
+    for part in [
+        "\n  lines 1, 2, 3, 4 and 5 have begun and not ended\n",
+        "\n  event 1 of tenant `alice` was never signalled; a task that has begun waits until it was signalled 7 times\n",
+    ] {
+        assert!(ran.err.contains(part), "{part}: {}", ran.err);
+    }
+    assert_eq!(
+        results(&ran).iter().filter(|result| result["status"] == "cancelled").count(),
+        5,
+        "{}",
+        ran.out
+    );
+}
+
+/// A task that takes long before it signals is not taken for one that never will.
+#[test]
+fn a_signal_that_comes_late_is_awaited() {
+    let lines = r#"
+{"tenant": 0, "op": "NOP", "after": {"event": 0, "count": 2}}
+{"tenant": 0, "op": "late", "args": [300000000]}
+{"tenant": 0, "op": "late_step", "args": [2000000]}
+{"tenant": 0, "op": "BATCH_FENCE", "args": [3]}
+"#;
+    let ran = run(lines, &[]);
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    assert_eq!(results(&ran).len(), 4, "{}", ran.out);
 }
 
 #[test]
