@@ -76,10 +76,17 @@ impl<'a, 'n, W: Write> SessionFeed<'a, 'n, W> {
         let mut watch = StandstillWatch::new();
         while !self.tasks.is_empty() {
             let line = self.marks.first().map_or(0, |mark| mark.line);
-            let wait = match self.try_submit() {
+            let wait = match self.try_submit(self.tasks.len()) {
                 Ok(()) => return Ok(()),
                 Err(SubmitError::Full { .. }) => FeedWait::Slots(line),
-                Err(SubmitError::NoCells { .. }) => FeedWait::Cells(line),
+                Err(SubmitError::NoCells { .. }) => {
+                    // Tasks that need no cell do not wait for one, because they may signal what others wait for.
+                    let first = self.leading_without_cells();
+                    if first > 0 && self.try_submit(first).is_ok() {
+                        continue;
+                    }
+                    FeedWait::Cells(line)
+                }
                 Err(SubmitError::Ended(_)) => return Err(Halt::Lost),
                 Err(error) => return Err(error.into()),
             };
@@ -92,8 +99,18 @@ impl<'a, 'n, W: Write> SessionFeed<'a, 'n, W> {
         Ok(())
     }
 
-    /// Submits the collected tasks if there is room for them.
-    fn try_submit(&mut self) -> Result<(), SubmitError> {
+    /// How many of the collected tasks need no cell and stand before the first one that needs one. It is 0 if a fence is
+    /// among the collected tasks, because a fence is submitted together with the tasks that it waits for.
+    fn leading_without_cells(&self) -> usize {
+        let needs_cell = |task: &Task| self.session.layout().resumable_ops.contains(&task.op);
+        match self.conditions.is_empty() && self.tasks.iter().all(|task| task.op != Opcode::BATCH_FENCE) {
+            true => self.tasks.iter().take_while(|task| !needs_cell(task)).count(),
+            false => 0,
+        }
+    }
+
+    /// Submits the first `count` of the collected tasks if there is room for them.
+    fn try_submit(&mut self, count: usize) -> Result<(), SubmitError> {
         let Some(producer) = self.producers.iter_mut().find(|p| p.tenant() == self.tenant) else {
             return Ok(());
         };
@@ -101,7 +118,7 @@ impl<'a, 'n, W: Write> SessionFeed<'a, 'n, W> {
             let start = at.checked_sub(1).map_or(0, |last| self.payload_ends[last]);
             &self.payloads[start..self.payload_ends[at]]
         };
-        let tasks = self.tasks.iter().enumerate().map(|(at, task)| task.bytes(bytes(at)));
+        let tasks = self.tasks[..count].iter().enumerate().map(|(at, task)| task.bytes(bytes(at)));
         let span = match self.conditions.is_empty() {
             true => producer.submit_all(tasks),
             false => {
@@ -109,11 +126,15 @@ impl<'a, 'n, W: Write> SessionFeed<'a, 'n, W> {
                 producer.submit_all(waits.map(|(submission, &condition)| TaskAfter { submission, condition }))
             }
         }?;
-        self.tasks.clear();
-        self.conditions.clear();
-        self.payloads.clear();
-        self.payload_ends.clear();
+        let end = self.payload_ends[count - 1];
+        self.tasks.drain(..count);
+        self.conditions.drain(..count.min(self.conditions.len()));
+        self.payloads.drain(..end);
+        self.payload_ends.drain(..count);
+        self.payload_ends.iter_mut().for_each(|at| *at -= end);
+        let later = self.marks.split_off(count);
         self.submitted.add(span, &mut self.marks);
+        self.marks.extend(later);
         Ok(())
     }
 

@@ -269,6 +269,18 @@ fn waiting_for_a_line_that_is_not_read_is_an_error() {
     }
 }
 
+/// Tasks that wait have all cells, and the signal stands in one batch with a task that needs a cell.
+#[test]
+fn a_signal_does_not_wait_for_the_cell_of_a_later_line() {
+    let waits = "{\"tenant\": 0, \"op\": \"NOP\", \"after\": {\"event\": 0}}\n".repeat(8);
+    let signal = "{\"tenant\": 0, \"op\": \"SIGNAL\", \"args\": [0, 1]}\n";
+    let tree = "{\"tenant\": 0, \"op\": \"tree\", \"args\": [2]}\n";
+    let ran = run(&(waits + signal + tree), &[]);
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    let right = json!({"line": 10, "op": "tree", "status": "done", "result": 7});
+    assert_eq!(results(&ran).last(), Some(&right), "{}", ran.out);
+}
+
 /// A launch that finds no instance tries again and again. That does not hide that all others wait.
 #[test]
 fn launches_without_an_instance_do_not_hide_a_standstill() {
