@@ -43,7 +43,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     session.view::<u32>(0, "numbers")?.write(0, &values)?;
 
     // The graph goes to the device once. Each launch is then one task, whatever the number of nodes.
-    let (graph, mut producer) = (session.graph(0, &sum_of_squares())?, session.producer(0)?);
+    let (graph, mut producer) = (session.add_graph(0, &sum_of_squares())?, session.producer(0)?);
     let mut tickets = Vec::<Ticket>::new();
     for factor in 1..=10 {
         tickets.push(producer.submit(graph.launch(&[factor])?)?);

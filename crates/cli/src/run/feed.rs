@@ -173,7 +173,7 @@ impl<'a, 'n, W: Write> SessionFeed<'a, 'n, W> {
         let at = match known {
             Some(at) => at,
             None => {
-                let graph = self.session.graph(order.tenant, self.names.graph(number))?;
+                let graph = self.session.add_graph(order.tenant, self.names.graph(number))?;
                 self.graphs.push((number, graph));
                 self.graphs.len() - 1
             }

@@ -341,7 +341,7 @@ impl Spec {
     }
 
     /// Sets the most nodes that a graph may have which is given to a session with
-    /// [`Session::graph`](crate::Session::graph), at most [`Graph::MAX_NODES`]. A session takes graphs that are as large as
+    /// [`Session::add_graph`](crate::Session::add_graph), at most [`Graph::MAX_NODES`]. A session takes graphs that are as large as
     /// the largest of the `Spec`'s own without this.
     pub fn graph_nodes(self, nodes: u32) -> Self {
         Spec { graph_nodes: nodes, ..self }

@@ -31,7 +31,7 @@ use crate::task::Task;
 ///     .handler("multiply", Handler::lane_wide(|task| task.finish(task.arg(0) * task.arg(1))))
 ///     .graph_nodes(8);
 /// let session = Session::launch(&device::open("cpu")?, &spec)?;
-/// let product = session.graph(0, &graph)?;
+/// let product = session.add_graph(0, &graph)?;
 /// let mut producer = session.producer(0)?;
 /// let mut ticket = producer.submit(product.launch(&[3, 4])?)?;
 /// assert_eq!(ticket.wait(Duration::from_secs(60))?, 7 * 13);
@@ -132,7 +132,7 @@ impl Session {
     /// [`Error::UnknownTenant`]; [`Error::Graph`] if something is wrong with the graph; [`Error::GraphSize`] if it has more
     /// nodes than this session allows, and [`Error::GraphRoom`] if there is no room for it; [`Error::Device`] if it cannot be
     /// copied to the device.
-    pub fn graph(&self, tenant: TenantId, graph: &Graph) -> Result<SessionGraph, Error> {
+    pub fn add_graph(&self, tenant: TenantId, graph: &Graph) -> Result<SessionGraph, Error> {
         self.check_tenant(tenant)?;
         let checked = graph.check(&self.kernel().spec)?;
         let (found, name) = (graph.nodes.len(), || graph.name.clone());

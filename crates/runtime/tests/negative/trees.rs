@@ -150,7 +150,7 @@ fn until_waiting(session: &Session, tasks: u64) {
 fn waiting_graph(session: &Session, tenant: u32, event: u32) -> SessionGraph {
     let mut graph = Graph::new("waiting", 1);
     graph.node("waits", "waits", [event.into(), 1.into(), NodeArg::Parameter(0)]);
-    session.graph(tenant, &graph).unwrap()
+    session.add_graph(tenant, &graph).unwrap()
 }
 
 /// Catches a slot that brings a task to a cell that the kernel gives out: one that is free, or one in which the child of

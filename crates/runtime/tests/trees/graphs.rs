@@ -128,7 +128,7 @@ fn random_graphs_give_what_they_should(session: &Session, shape: &str) {
         let random = &mut Random(seed);
         let parameters = [random.next(u32::MAX), random.next(100), 3];
         let (graph, right) = random_graph(random, parameters, 16);
-        let taken = session.graph(0, &graph).unwrap();
+        let taken = session.add_graph(0, &graph).unwrap();
         let mut ticket = producer.submit(taken.launch(&parameters).unwrap()).unwrap();
         assert_eq!(ticket.wait(LONG), Ok(right), "{shape}: seed {seed}\n{graph}");
         let counts = take_counts(session, 16, graph.nodes.len());
@@ -148,7 +148,7 @@ fn many_launches_share_few_instances(session: &Session, shape: &str) {
     for node in 1..90 {
         last = graph.node(format!("n{node}"), "slow", [last.into(), node.into(), 0.into(), 300.into()]);
     }
-    let taken = session.graph(0, &graph).unwrap();
+    let taken = session.add_graph(0, &graph).unwrap();
     let right = |parameter| (1..90).fold(mixed([parameter, 0, 0]), |value, node| mixed([value, node, 0]));
     let launch = |parameter: u32| taken.launch(&[parameter]).unwrap();
     let mut tickets: Vec<Ticket> = (0..launches).map(|k| producer.submit(launch(k)).unwrap()).collect();
@@ -167,7 +167,7 @@ fn a_fault_skips_the_nodes_that_have_not_begun(session: &Session, shape: &str) {
     let bad = graph.node("bad", "mix", [first.into(), 0.into(), 0.into(), 401.into(), fault]);
     let after = graph.node("after", "mix", [bad.into(), 0.into(), 0.into(), 402.into()]);
     graph.node("last", "mix", [after.into(), 0.into(), 0.into(), 403.into()]);
-    let taken = session.graph(0, &graph).unwrap();
+    let taken = session.add_graph(0, &graph).unwrap();
     let mut run = |parameter| producer.submit(taken.launch(&[parameter]).unwrap()).unwrap().wait(LONG);
     assert!(run(0).is_ok(), "{shape}");
     assert_eq!(take_counts(session, 400, 4), [1, 1, 1, 1], "{shape}");
@@ -193,7 +193,7 @@ fn a_launch_can_be_cancelled(session: &Session, shape: &str) {
     let endless = graph.node("endless", "forever", []);
     let after = graph.node("after", "mix", [endless.into()]);
     graph.edge(endless, after);
-    let taken = session.graph(0, &graph).unwrap();
+    let taken = session.add_graph(0, &graph).unwrap();
     let launch = taken.launch(&[]).unwrap();
     // More launches than instances: some of them wait for one.
     let mut tickets: Vec<Ticket> = (0..5).map(|_| producer.submit(launch).unwrap()).collect();
@@ -215,9 +215,9 @@ fn graphs_are_removed_and_replaced(session: &Session, shape: &str) {
     let mut producer = session.producer(0).unwrap().patience(LONG);
     let mut graph = Graph::new("one", 0);
     graph.node("only", "mix", [1.into(), 1.into(), 1.into(), 500.into()]);
-    let first = session.graph(0, &graph).unwrap();
+    let first = session.add_graph(0, &graph).unwrap();
     session.remove_graph(&first, LONG).unwrap();
-    let second = session.graph(0, &graph).unwrap();
+    let second = session.add_graph(0, &graph).unwrap();
     assert_ne!(first, second, "{shape}");
     let stale = producer.submit(first.launch(&[]).unwrap()).unwrap().wait(LONG);
     assert_eq!(fault_code(stale), Some(FaultCode::ARGUMENTS), "{shape}: the graph is gone");
@@ -236,6 +236,6 @@ fn graphs_are_removed_and_replaced(session: &Session, shape: &str) {
     for node in 0..=NODES {
         large.node(format!("n{node}"), "mix", []);
     }
-    let error = session.graph(0, &large).unwrap_err().to_string();
+    let error = session.add_graph(0, &large).unwrap_err().to_string();
     assert!(error.contains("has 201 nodes, and this session takes graphs of up to 200"), "{error}");
 }

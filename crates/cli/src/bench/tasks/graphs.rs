@@ -178,7 +178,7 @@ impl<'a> GraphBench<'a> {
         match runner {
             GraphContender::Session => {
                 let session = self.launch_session()?;
-                let launch = session.graph(0, &graph.shape.graph())?;
+                let launch = session.add_graph(0, &graph.shape.graph())?;
                 self.producers_per_second(&session, |producer, start| {
                     launch_for(graph, &launch, producer, (start, self.time))
                 })
@@ -216,7 +216,8 @@ impl<'a> GraphBench<'a> {
         match runner {
             GraphContender::Session => {
                 let session = self.launch_session()?;
-                let (mut producer, launch) = (session.producer(0)?, session.graph(0, &graph.shape.graph())?);
+                let (mut producer, launch) =
+                    (session.producer(0)?, session.add_graph(0, &graph.shape.graph())?);
                 let times = self.repeat_timed(|run| {
                     let mut ticket = producer.submit(launch.launch(&[parameter_of(run)])?)?;
                     graph.check_result(run, ticket.wait(PATIENCE)?)
