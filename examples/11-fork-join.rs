@@ -20,7 +20,7 @@ fn fib() -> Handler {
                 task.finish(a);
             });
             for (word, less) in [(left, 1), (right, 2)] {
-                task.spawn(Child::same_handler(&task).into(word).args([n - less]));
+                task.spawn(Child::same_handler(&task).result_into(word).args([n - less]));
             }
             task.wait_children(); // ends the step; what follows runs when both children have ended
         });

@@ -21,7 +21,7 @@ pub(crate) fn queens() -> Handler {
                 f.range((f.lit(0), f.popcount(free), one), free, |_, k, left| {
                     let (queen, into) = (one << f.ctz(left), results[0].number() + k);
                     let args = [n, row + 1, a | queen, b | queen << row, c | queen << (n - 1 - row)];
-                    task.spawn(Child::same_handler(&task).into_word(into).args(args));
+                    task.spawn(Child::same_handler(&task).result_into_word(into).args(args));
                     left ^ queen
                 });
                 task.wait_children();

@@ -20,7 +20,7 @@
 //!             task.finish(a);
 //!         });
 //!         for (word, less) in [(left, 1), (right, 2)] {
-//!             task.spawn(Child::same_handler(&task).into(word).args([n - less]));
+//!             task.spawn(Child::same_handler(&task).result_into(word).args([n - less]));
 //!         }
 //!         task.wait_children();
 //!     });
@@ -88,7 +88,8 @@ pub struct Child<'b> {
     f: &'b FunctionBuilder<'b>,
     op: Val<'b, u32>,
     level: Val<'b, u32>,
-    into: Val<'b, u32>,
+    /// The word of the parent's frame that the result goes to.
+    result_word: Val<'b, u32>,
     args: [Val<'b, u32>; ARGS as usize],
 }
 
@@ -107,17 +108,18 @@ impl<'b> Child<'b> {
     /// A task whose opcode is computed.
     pub fn with_opcode(task: &HandlerBody<'b>, op: Val<'b, u32>) -> Self {
         let (zero, most) = (task.f.lit(0), task.f.lit(u32::MAX));
-        Child { f: task.f, op, level: most, into: most, args: [zero; ARGS as usize] }
+        Child { f: task.f, op, level: most, result_word: most, args: [zero; ARGS as usize] }
     }
 
-    /// Sets the word of the parent's frame that the result goes to. The word is not changed if the child has no result.
-    pub fn into(self, word: FrameWord<'b>) -> Self {
-        Child { into: word.number(), ..self }
+    /// Sets the word of the parent's frame that the child's result goes to. The word is not changed if the child ends
+    /// without a result.
+    pub fn result_into(self, word: FrameWord<'b>) -> Self {
+        Child { result_word: word.number(), ..self }
     }
 
-    /// Sets the word of the parent's frame that the result goes to, by its number in the buffer `frame`.
-    pub fn into_word(self, word: Val<'b, u32>) -> Self {
-        Child { into: word, ..self }
+    /// Sets the word of the parent's frame that the child's result goes to, by its number in the buffer `frame`.
+    pub fn result_into_word(self, number: Val<'b, u32>) -> Self {
+        Child { result_word: number, ..self }
     }
 
     /// Sets the child's own level. It counts only if it is more urgent than that of the task that was submitted.
@@ -148,7 +150,7 @@ impl<'b> HandlerBody<'b> {
         const COUNT: usize = 3 + ARGS as usize;
         let spawn = self.f.import::<[u32; COUNT], ()>(SPAWN, self.import_flow());
         let mut args = [child.op; COUNT];
-        args[1..3].copy_from_slice(&[child.level, child.into]);
+        args[1..3].copy_from_slice(&[child.level, child.result_word]);
         args[3..].copy_from_slice(&child.args);
         self.f.call(spawn, args);
     }

@@ -117,7 +117,7 @@ pub(super) struct ChildTask<'b, 'a> {
     pub op: U32<'b>,
     pub level: U32<'b>,
     /// The word of the parent's frame that the result goes to.
-    pub into: U32<'b>,
+    pub result_word: U32<'b>,
     pub args: &'a [U32<'b>],
 }
 
@@ -146,7 +146,7 @@ pub(super) fn make_child<'b>(
             f.store(to(word), arg(first) | arg(first + 1) << 32);
         }
         let root = f.cast::<u32>(f.load(tree.link(parent, tree_word::ROOT)));
-        let link = f.cast::<u64>(parent + 1) | f.cast::<u64>(child.into) << 32;
+        let link = f.cast::<u64>(parent + 1) | f.cast::<u64>(child.result_word) << 32;
         tree.begin_task(f, cell, (link, root, child.level));
         f.store(fact(cells, cell, cell_fact::STEPS), 0u64);
         f.store(fact(cells, cell, cell_fact::SIZES), 0u64);

@@ -472,9 +472,9 @@ impl CellServer<'_> {
                 up.leave(next);
             });
             let link = f.load(tree.link(cell, tree_word::PARENT));
-            let (parent, into) = (f.cast::<u32>(link) - 1, f.cast::<u32>(link >> 32));
+            let (parent, result_word) = (f.cast::<u32>(link) - 1, f.cast::<u32>(link >> 32));
             let spawned = || {
-                self.tell_parent(f, tree, (parent, into), (status, value));
+                self.tell_parent(f, tree, (parent, result_word), (status, value));
                 spawn::free_cell(f, kernel, cells, tree, cell);
                 next
             };
@@ -506,15 +506,15 @@ impl CellServer<'_> {
         self,
         f: &'b FunctionBuilder<'b>,
         tree: &TreeContext,
-        (parent, into): (U32<'b>, U32<'b>),
+        (parent, result_word): (U32<'b>, U32<'b>),
         (status, value): (U32<'b>, U32<'b>),
     ) {
         let kernel = self.kernel;
         if let Some(frames) = kernel.steps.as_ref().and_then(|steps| steps.frames) {
             let words = kernel.layout.steps.map_or(0, |steps| steps.frame_words);
             let well = status.eq(Status::Done.code());
-            f.when(well & into.lt(words), || {
-                f.store(frames.at(kernel.frame_place(f, parent, into)), value);
+            f.when(well & result_word.lt(words), || {
+                f.store(frames.at(kernel.frame_place(f, parent, result_word)), value);
             });
         }
         f.when(status.eq(Status::Fault.code()), || {

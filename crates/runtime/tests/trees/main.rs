@@ -63,7 +63,7 @@ fn fib() -> Handler {
                 task.finish(a);
             });
             for (word, less) in [(left, 1), (right, 2)] {
-                task.spawn(Child::same_handler(&task).into(word).args([n - less]));
+                task.spawn(Child::same_handler(&task).result_into(word).args([n - less]));
             }
             task.wait_children();
         });
@@ -106,7 +106,7 @@ fn parent(sees: bool) -> Handler {
         let (f, result) = (task.body(), task.frame_word());
         task.step(|| {
             f.when(!task.reserve_children(1), || task.fault(0x111));
-            task.spawn(Child::with_opcode(&task, task.arg(0)).into(result).args([task.arg(1)]));
+            task.spawn(Child::with_opcode(&task, task.arg(0)).result_into(result).args([task.arg(1)]));
             task.wait_children();
         });
         if sees {

@@ -161,7 +161,9 @@ fn join_handler() -> Handler {
                 task.finish(walk_leaves(&task, (number, height), |leaf, sum| sum + mix_in_kernel(leaf)));
             });
             for (side, word) in [(0, left), (1, right)] {
-                task.spawn(Child::same_handler(&task).into(word).args([number * 2 + side, height - 1]));
+                task.spawn(
+                    Child::same_handler(&task).result_into(word).args([number * 2 + side, height - 1]),
+                );
             }
             task.wait_children();
         });

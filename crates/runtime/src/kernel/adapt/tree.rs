@@ -56,12 +56,12 @@ impl<'b> HandlerTask<'b, '_> {
     pub(super) fn spawn_child(self, args: &[U32<'b>]) {
         let (f, kernel) = (self.f, self.kernel);
         let Some(buffers @ (cells, ..)) = kernel.spawning() else { return };
-        let [op, level, into, rest @ ..] = args else { return };
+        let [op, level, result_word, rest @ ..] = args else { return };
         self.once_per_task(|| {
             let own = f.cast::<u32>(f.load(cells.lines.at(self.args.words + 1)) >> 32);
             let level = f.select(level.lt(LEVELS as u32), *level, own);
             let task = (self.args.task, self.cell(), self.args.tenant);
-            let child = ChildTask { op: *op, level, into: *into, args: rest };
+            let child = ChildTask { op: *op, level, result_word: *result_word, args: rest };
             let made = spawn::make_child(f, kernel, buffers, task, child);
             f.when(!made, || self.record_fault(f.lit(FaultCode::POOL.code())));
         });
