@@ -474,7 +474,7 @@ buffers! {
         words GraphWords u32 "graph_words" Device Kernel (|p| p.graphs().map_or(0, |graphs| graphs.words)) (Zeros)
             "The words of all graphs. The host copies them there while the kernel runs, and the kernel only reads them.";
         directory GraphDirectory u32 "graphs" Device Kernel (|_| MAX_GRAPHS * entry_word::WORDS) (Zeros)
-            "Where each graph begins, and which use of its number that is. The host copies this there too.";
+            "Where each graph begins, and the generation of its number. The host copies this there too.";
         live LiveGraphs u32 "live_graphs" Device Kernel (|_| MAX_GRAPHS) (Zeros)
             "How many instances of each graph are under way.";
         free FreeInstances u64 "free_instances" Device Kernel (|p| p.graphs().map_or(0, |graphs| graphs.instances.div_ceil(64))) (GraphInstances)

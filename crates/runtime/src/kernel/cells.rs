@@ -11,7 +11,7 @@
 //!    not in use, copies the line, clears the frame, and posts the slot's record. The slot is then free, so a ring
 //!    never waits for a task that takes long. A task that may not run, because its tenant may not use the opcode, ends
 //!    its cell at once.
-//! 3. `cells` holds the state of each cell in one word: how often the cell was used, a phase, and what the host has
+//! 3. `cells` holds the state of each cell in one word: its generation, a phase, and what the host has
 //!    asked. All changes are compare-exchanges or other read-modify-writes that acquire and release. The phases are
 //!    ENDED, LIVE and PARKED.
 //! 4. A LIVE cell is in exactly one place: among the cells that have arrived at a group, at its [home](super::home), or in
@@ -24,7 +24,7 @@
 //! 6. When a task ends, its cell becomes ENDED, and the record is posted after a fence. A host that sees the record sees
 //!    everything that the task wrote, and may use the cell again. Steps that end nothing need no such fence.
 //! 7. Cancelling, pausing and resuming are *asks*, which go through a small ring of their own: `asks` has their count
-//!    and the last of them, each with the cell, the use of the cell that is meant, and what is asked. One lane of the
+//!    and the last of them, each with the cell, the generation that is meant, and what is asked. One lane of the
 //!    kernel applies them in order. An ask for a task that has ended is dropped. An ask for a task that has not been
 //!    adopted yet is kept in the cell, and adoption takes it over: a task that is cancelled then ends at once.
 //!
@@ -78,8 +78,8 @@ pub(crate) mod cell_state {
     pub(crate) const CHILD_SHIFT: u32 = 16;
     /// The most children that a task may have at once.
     pub(crate) const MAX_CHILDREN: u64 = 0xffff;
-    /// The first bit of the number of the use.
-    pub(crate) const USE_SHIFT: u32 = 32;
+    /// The first bit of the cell's generation, which is how often the cell was used.
+    pub(crate) const GENERATION_SHIFT: u32 = 32;
 }
 
 /// The words of [`CellBuffers::facts`].
@@ -97,8 +97,8 @@ pub(crate) mod cell_fact {
     pub(crate) const WORDS: u32 = 4;
 }
 
-/// What the host asks of a cell. The cell is in bits 0-27, what is asked in bits 28-31, and the use of the cell in the
-/// upper half.
+/// What the host asks of a cell. The cell is in bits 0-27, what is asked in bits 28-31, and the generation of the cell in
+/// the upper half.
 pub(crate) mod ask {
     /// How many asks the ring holds.
     pub(crate) const RING: u32 = 1024;
@@ -112,7 +112,7 @@ pub(crate) mod ask {
     pub(crate) const PAUSE: u32 = 2;
     /// The task is to go on.
     pub(crate) const RESUME: u32 = 3;
-    /// An event is signalled. Its number stands in place of that of a cell, and how often in place of the use.
+    /// An event is signalled. Its number stands in place of that of a cell, and how often in place of the generation.
     pub(crate) const SIGNAL: u32 = 4;
 }
 
@@ -127,9 +127,9 @@ pub(super) fn fact<'b>(cells: &CellBuffers, cell: U32<'b>, word: u32) -> pelton_
     cells.facts.at(cell * cell_fact::WORDS + word)
 }
 
-/// The number of a state's use of the cell.
-pub(super) fn use_number<'b>(f: &'b FunctionBuilder<'b>, state: U64<'b>) -> U32<'b> {
-    f.cast::<u32>(state >> cell_state::USE_SHIFT) & GENERATION_MASK
+/// The generation of a cell with this state.
+pub(super) fn cell_generation<'b>(f: &'b FunctionBuilder<'b>, state: U64<'b>) -> U32<'b> {
+    f.cast::<u32>(state >> cell_state::GENERATION_SHIFT) & GENERATION_MASK
 }
 
 /// Whether a state has this phase.
@@ -241,7 +241,8 @@ fn adopt_task<'b>(
     let kernel = run.kernel;
     let runs = state.eq(WindowState::Again.code());
     let seen = change_state(f, cells, cell, |seen| {
-        let next = f.cast::<u64>((use_number(f, seen) + 1) & GENERATION_MASK) << cell_state::USE_SHIFT;
+        let next =
+            f.cast::<u64>((cell_generation(f, seen) + 1) & GENERATION_MASK) << cell_state::GENERATION_SHIFT;
         let asked = (seen >> cell_state::NEXT_SHIFT) & cell_state::ASKED;
         let cancelled = (asked & cell_state::CANCEL).ne(0);
         let live = f.select(runs & !cancelled, asked | cell_state::LIVE, f.lit(cell_state::ENDED));
@@ -262,7 +263,7 @@ fn adopt_task<'b>(
         }
     });
     f.when(free & !runs, || {
-        let generation = (use_number(f, seen) + 1) & GENERATION_MASK;
+        let generation = (cell_generation(f, seen) + 1) & GENERATION_MASK;
         f.fence(Order::AcqRel, Scope::System);
         // A task that the host has cancelled before ends with no step begun.
         let state = f.select(cancelled, Status::Cancelled.code(), state);
@@ -353,7 +354,7 @@ pub(super) fn end_cell<'b>(
     cell: U32<'b>,
     (status, value): (U32<'b>, U32<'b>),
 ) {
-    let keep = u64::from(GENERATION_MASK) << cell_state::USE_SHIFT;
+    let keep = u64::from(GENERATION_MASK) << cell_state::GENERATION_SHIFT;
     for word in [cell_fact::POSITION, cell_fact::STRIPE] {
         f.atomic_store(Order::Relaxed, Scope::Device, fact(cells, cell, word), 0u64);
     }
@@ -364,7 +365,7 @@ pub(super) fn end_cell<'b>(
     // Stands between the effects of the task and its record, and between the end of the cell and the look for a fence
     // that waits for it.
     f.fence(Order::SeqCst, Scope::System);
-    post_cell(f, cells, cell, (status, use_number(f, seen), value));
+    post_cell(f, cells, cell, (status, cell_generation(f, seen), value));
 }
 
 /// Puts a cell aside that this lane has, until the host resumes it. `by_itself` says whether the task has asked for
@@ -427,7 +428,7 @@ fn apply_ask<'b>(
     apply_ask_to_cell(f, kernel, cells, (cell, what, meant));
 }
 
-/// Applies an ask to the state of a cell. `meant` is the use of the cell that the host means.
+/// Applies an ask to the state of a cell. `meant` is the generation of the cell that the host means.
 fn apply_ask_to_cell<'b>(
     f: &'b FunctionBuilder<'b>,
     kernel: &KernelContext<'_>,
@@ -457,24 +458,24 @@ fn apply_ask_to_cell<'b>(
                 cancels | (resumes & !stays & (seen & (JOINS | EVENT | ENDING)).eq(0))
             }
         };
-        is_in_phase(seen, PARKED) & goes_on & use_number(f, seen).eq(meant)
+        is_in_phase(seen, PARKED) & goes_on & cell_generation(f, seen).eq(meant)
     };
     let seen = change_state(f, cells, cell, |seen| {
-        let (now, ended) = (use_number(f, seen).eq(meant), is_in_phase(seen, ENDED));
-        let next = ended & ((use_number(f, seen) + 1) & GENERATION_MASK).eq(meant);
+        let (now, ended) = (cell_generation(f, seen).eq(meant), is_in_phase(seen, ENDED));
+        let next = ended & ((cell_generation(f, seen) + 1) & GENERATION_MASK).eq(meant);
         let told = (seen & !ASKED) | add(seen & ASKED);
         // A resume that ends a `park` is used up by that, and one that ends a pause keeps what was asked before.
         let asks = f.select(resumes & (seen & WAITS).ne(0), seen & ASKED, told & ASKED);
         let reasons = if kernel.trees.is_some() { WAITS | JOINS } else { WAITS };
         let woken = (seen & !(ASKED | PHASE | reasons)) | asks | LIVE;
         let kept = (seen & !(ASKED << NEXT_SHIFT)) | add((seen >> NEXT_SHIFT) & ASKED) << NEXT_SHIFT;
-        let same_use = f.select(wakes(seen), woken, told);
-        f.select(now & !ended, same_use, f.select(next, kept, seen))
+        let same_task = f.select(wakes(seen), woken, told);
+        f.select(now & !ended, same_task, f.select(next, kept, seen))
     });
     f.when(wakes(seen), || ready::push_ready(f, kernel, cells, cell));
     if kernel.events().is_some() {
         // A task of the tree may wait for any event of the tenant.
-        let cancelled = what.eq(ask::CANCEL) & use_number(f, seen).eq(meant) & !is_in_phase(seen, ENDED);
+        let cancelled = what.eq(ask::CANCEL) & cell_generation(f, seen).eq(meant) & !is_in_phase(seen, ENDED);
         f.when(cancelled, || {
             let per_producer = kernel.layout.steps.map_or(1, |steps| steps.producer_cells);
             event::wake_cancelled(f, kernel, f.load(kernel.global.rings.at(cell / per_producer)));

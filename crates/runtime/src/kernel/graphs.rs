@@ -19,10 +19,11 @@
 //! comes, and are counted like all others. A node that waits for an event is skipped when the event has come. So the record comes after the last node in any case. It has the code of the
 //! first fault, and otherwise the result of the node that the graph names.
 //!
-//! **Removing a graph.** A directory entry has the number of its use, and so has the task that launches. Whoever makes an
+//! **Removing a graph.** A directory entry has a generation, which says how often the entry was used, and the
+//! task that launches names the generation that it means. Whoever makes an
 //! instance first counts it and then looks at the directory; the host first clears the entry and then looks at the count. So
 //! either the launch finds the entry gone, or the host waits for the instance to end before it uses the memory again. The
-//! two words of an entry are not written at once: the host writes the number of the use first, and the kernel reads it
+//! two words of an entry are not written at once: the host writes the generation first, and the kernel reads it
 //! last, so a launch never takes the graph that comes next for its own.
 
 use pelton_ir::builder::{FunctionBuilder, Val};
@@ -51,15 +52,15 @@ pub struct GraphLayout {
 /// The most graphs that a session can have at once.
 pub(crate) const MAX_GRAPHS: u32 = 1024;
 
-/// How many bits of the argument that names a graph hold its number. The bits above hold the number of the use.
+/// How many bits of the argument that names a graph hold its number. The bits above hold the generation of that number.
 pub(crate) const GRAPH_BITS: u32 = MAX_GRAPHS.ilog2();
 
 /// The words of a directory entry.
 pub(crate) mod entry_word {
     /// Where the words of the graph begin, and one more; 0 if there is no graph.
     pub(crate) const FIRST: u32 = 0;
-    /// The number of the use.
-    pub(crate) const USE: u32 = 1;
+    /// The generation: how often the entry was used.
+    pub(crate) const GENERATION: u32 = 1;
     /// How many words there are.
     pub(crate) const WORDS: u32 = 2;
 }
@@ -189,7 +190,7 @@ impl<'k> GraphRunner<'k> {
     /// Counts an instance of the graph that a task names, if it exists, and takes one. Gives whether there is one now.
     fn count_instance<'b>(self, f: &'b FunctionBuilder<'b>, task: CellTask<'b>) -> Val<'b, bool> {
         let name = self.launched_name(f, task.cell);
-        let (number, used) = (name & (MAX_GRAPHS - 1), name >> GRAPH_BITS);
+        let (number, generation) = (name & (MAX_GRAPHS - 1), name >> GRAPH_BITS);
         let live = self.buffers.live.at(number);
         f.atomic_add(Order::Relaxed, Scope::Device, live, 1);
         // Stands between the count of instances and the look at the directory.
@@ -199,9 +200,9 @@ impl<'k> GraphRunner<'k> {
             f.atomic_load(Order::Relaxed, Scope::Device, at)
         };
         let first = entry(entry_word::FIRST);
-        // Pairs with the host's release: the words of the graph and the number of the use were copied before.
+        // Pairs with the host's release: the words of the graph and the generation were copied before.
         f.fence(Order::Acquire, Scope::System);
-        let there = first.ne(0) & entry(entry_word::USE).eq(used);
+        let there = first.ne(0) & entry(entry_word::GENERATION).eq(generation);
         let owner = || self.word(f, first - 1 + graph::TENANT).eq(task.tenant);
         let own = f.choose(there, owner, || f.lit(false));
         let instance = f.choose(own, || self.take_instance(f), || f.lit(0));

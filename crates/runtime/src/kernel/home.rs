@@ -474,7 +474,7 @@ impl<'k> CellServer<'k> {
         if let Some(places) = &self.kernel.places {
             let seen = f.atomic_load(Order::Relaxed, Scope::Device, cells.states.at(task.cell));
             let place = cells::cell_place(self.kernel, task.cell);
-            places.give_reply(f, (task.place, place), cells::use_number(f, seen));
+            places.give_reply(f, (task.place, place), cells::cell_generation(f, seen));
         }
     }
 

@@ -269,7 +269,7 @@ impl TaskPlaces {
     ) -> U32<'b> {
         if let Some(reply) = self.reply {
             self.clear_reply_at(f, place);
-            // The number of a use comes again, so the word of an earlier use must not stay.
+            // The generations of a cell come again, so the word of an earlier task must not stay.
             f.atomic_store(Order::Relaxed, Scope::System, reply.host.said.at(place), 0u64);
         }
         if self.payload.is_some() { f.load(self.window.payload_bytes.at(task)) } else { f.lit(0) }

@@ -110,13 +110,13 @@ fn record_words() -> String {
 /// Returns the bits of a cell's state, its phases, and what the host can ask of a cell.
 fn cell_words() -> String {
     use cell_state::{
-        ASKED, CANCEL, ENDED, LIVE, NEXT_SHIFT, PARKED, PAUSE, PHASE, RESUMED, USE_SHIFT, WAITS,
+        ASKED, CANCEL, ENDED, GENERATION_SHIFT, LIVE, NEXT_SHIFT, PARKED, PAUSE, PHASE, RESUMED, WAITS,
     };
     let bits = |mask: u64| match (mask.trailing_zeros(), 63 - mask.leading_zeros()) {
         (first, last) if first == last => first.to_string(),
         (first, last) => format!("{first}-{last}"),
     };
-    let uses = u64::from(slot::GENERATION_MASK) << USE_SHIFT;
+    let generation = u64::from(slot::GENERATION_MASK) << GENERATION_SHIFT;
     let mut text = String::from("| bits | name | meaning |\n|---|---|---|\n");
     for (mask, name, doc) in [
         (PHASE, "PHASE", "The phase of the cell."),
@@ -134,8 +134,8 @@ fn cell_words() -> String {
         ),
         (WAITS, "WAITS", "The task is PARKED because of its own `park`, and not only because of a pause."),
         (
-            uses,
-            "USE",
+            generation,
+            "GENERATION",
             "How often the cell was used, modulo 2^24. This is the generation of the cell's record.",
         ),
     ] {

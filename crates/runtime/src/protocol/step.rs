@@ -220,7 +220,7 @@ steps! {
     "ask"      Host   AtomicStore "asks"    Relaxed System (LIVE | STEPS) "";
     "asks"     Host   AtomicStore "asks" [0] Release System (LIVE | STEPS) "Stores the count of asks, after the ask.";
     "answered" Host   AtomicLoad  "answers" Acquire System (LIVE | STEPS) "Finds how many asks were applied, and may overwrite these.";
-    "graph"    Host   Fence       ""        Release System (LIVE | GRAPHS) "Stands between the words of a graph with the number of its use and the place in the directory.";
+    "graph"    Host   Fence       ""        Release System (LIVE | GRAPHS) "Stands between the words of a graph with its generation and the place in the directory.";
     "remove"   Host   Fence       ""        SeqCst  System (LIVE | GRAPHS) "Stands between the directory, from which a graph was taken, and the look at the count of its launches.";
     "removed"  Host   Fence       ""        Acquire System (LIVE | GRAPHS) "Follows a count of launches that was 0. The words of the graph were read and may be written again.";
 
@@ -473,7 +473,7 @@ steps! {
     "signal"   Group  AtomicAdd   "events"  Release Device (VERB | EVENTS) "Raises the count of an event, after everything that the task has done before.";
     "rouse"    Group  Fence       ""        SeqCst  Device (VERB | EVENTS) "Stands between the count and the look for tasks that wait for it.";
     "look up"  Group  Fence       ""        SeqCst  System (VERB | GRAPHS) "Stands between the count of launches of a graph and the look at the directory.";
-    "found"    Group  Fence       ""        Acquire System (VERB | GRAPHS) "Follows the place of a graph in the directory, and then sees the number of its use and its words.";
+    "found"    Group  Fence       ""        Acquire System (VERB | GRAPHS) "Follows the place of a graph in the directory, and then sees its generation and its words.";
     "take run" Group  AtomicCas   "free_instances" Acquire Device (VERB | GRAPHS) "Takes the cells for all nodes of a graph. What their last tasks did was before.";
     "launched" Group  AtomicSub   "live_graphs" Release Device (VERB | GRAPHS) "Takes a launch off the count that has to wait or has a fault, after the last look at the words of its graph.";
     "ready"    Group  AtomicStore "ready"   Release Device (VERB | GRAPHS) "Puts a node without predecessors into a queue if too many cells have arrived at home, after the words of its cell.";

@@ -2,14 +2,14 @@
 //!
 //! A task of a resumable handler lives in a *cell* from submit to end; [`kernel::cells`](crate::kernel::cells) says what
 //! the kernel does with it. On the host, the cells of a producer are a stripe like any other: each has a completion
-//! record and a word in which a ticket notes that it has given the cell up. The use `g` of cell `k` has the position
-//! `g × cells + k`, so the generation of that position is the number of the use, and a ticket reads the record, waits,
+//! record and a word in which a ticket notes that it has given the cell up. The task of generation `g` in cell `k` has the
+//! position `g × cells + k`, which has the same generation as a position of a ring would have, and a ticket reads the record, waits,
 //! registers a waker and gives the cell up exactly as it does for a slot. What differs is that cells are used in any
 //! order:
 //!
 //! - The producer keeps a list of free cells ([`FreeCells`]). A cell is free again when its ticket has given it up and
 //!   its task has ended.
-//! - The stripe knows which use of each cell is under way, for everyone else who looks for tasks that have not ended.
+//! - The stripe knows the position of the task in each cell that is in use, for everyone else who looks for tasks that have not ended.
 //!
 //! The slot that carries a task to its cell is given up at once, and nobody looks at its record but the producer that
 //! takes the slot back.
@@ -89,7 +89,7 @@ pub(super) struct FreeCells {
     /// The cells that are free. The last one is used next.
     free: Vec<u32>,
     /// How often each cell was used.
-    uses: Vec<u64>,
+    generations: Vec<u64>,
 }
 
 impl SessionCells {
@@ -121,7 +121,7 @@ impl SessionCells {
         let free = |producer: u32| FreeCells {
             stripe: first_stripe + producer,
             free: (0..per_producer).rev().collect(),
-            uses: vec![0; per_producer as usize],
+            generations: vec![0; per_producer as usize],
         };
         let asks = AskRing {
             words: memory.words(BufferId::Asks)?,
@@ -154,11 +154,11 @@ impl SessionCells {
         }
     }
 
-    /// Lets the cells of all producers that are not in use count their uses from a number on.
+    /// Lets the cells of all producers that are not in use count their generations from a number on.
     #[cfg(feature = "inject")]
-    pub(super) fn count_uses_from(&self, uses: u64) {
+    pub(super) fn count_generations_from(&self, generation: u64) {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        idle.iter_mut().flatten().for_each(|cells| cells.uses.fill(uses));
+        idle.iter_mut().flatten().for_each(|cells| cells.generations.fill(generation));
     }
 
     /// Whether tasks of an opcode live in cells.
@@ -201,9 +201,9 @@ impl FreeCells {
     fn begin_use(&mut self, rings: &Rings) -> u64 {
         let stripe = &rings.stripes[self.stripe as usize];
         let cell = self.free.pop().expect("the caller has checked that a cell is free");
-        let uses = &mut self.uses[cell as usize];
-        *uses += 1;
-        let position = *uses << stripe.ring.log2 | u64::from(cell);
+        let generation = &mut self.generations[cell as usize];
+        *generation += 1;
+        let position = *generation << stripe.ring.log2 | u64::from(cell);
         let since = rings.meter.uptime().as_nanos() as u64;
         stripe.cell_since[cell as usize].store(since, Ordering::Relaxed);
         // Pairs with the acquire of those who look for tasks that have not ended.
@@ -229,8 +229,8 @@ impl FreeCells {
 /// What the host asks of the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum AskEntry {
-    /// Something is asked of the task that is the `use_number`-th in a cell.
-    Cell { cell: u32, use_number: u32, what: CellAsk },
+    /// Something is asked of the task of this generation in a cell.
+    Cell { cell: u32, generation: u32, what: CellAsk },
     /// An event is signalled. It is numbered among those of all tenants.
     Signal { event: u32, times: u32 },
 }
@@ -239,7 +239,7 @@ impl AskEntry {
     /// Returns the entry as the kernel reads it.
     fn word(self) -> u64 {
         let (low, what, high) = match self {
-            AskEntry::Cell { cell, use_number, what } => (cell, what.code(), use_number),
+            AskEntry::Cell { cell, generation, what } => (cell, what.code(), generation),
             AskEntry::Signal { event, times } => (event, ask::SIGNAL, times),
         };
         u64::from(low | what << ask::WHAT_SHIFT) | u64::from(high) << 32
@@ -275,8 +275,8 @@ impl SessionShare {
     /// Asks something of the task at a position of a stripe of cells. If the session has ended, nothing is asked.
     pub(super) fn ask_cell(&self, stripe: &Stripe, position: u64, what: CellAsk) {
         let cell = stripe.ring.slot_at(position) as u32;
-        let use_number = generation_at(position, stripe.ring.log2);
-        self.served.ask(AskEntry::Cell { cell, use_number, what });
+        let generation = generation_at(position, stripe.ring.log2);
+        self.served.ask(AskEntry::Cell { cell, generation, what });
     }
 }
 
@@ -342,7 +342,7 @@ impl Producer {
 
     /// Checks that so many cells could be free at once.
     pub(super) fn check_cells(&self, wanted: u64) -> Result<(), SubmitError> {
-        let cells = self.cells.as_ref().map_or(0, |cells| cells.uses.len() as u64);
+        let cells = self.cells.as_ref().map_or(0, |cells| cells.generations.len() as u64);
         if wanted > cells { Err(SubmitError::TooManyResumable { wanted, cells }) } else { Ok(()) }
     }
 

@@ -46,7 +46,8 @@ pub struct SessionGraph {
     /// How many parameters a launch gives.
     pub parameters: u32,
     number: u32,
-    use_number: u32,
+    /// How often the number was used, this time included.
+    generation: u32,
     /// Which session has taken it.
     session: usize,
 }
@@ -65,7 +66,7 @@ impl SessionGraph {
             return Err(Error::GraphParameters { name: self.name.clone(), found, wanted });
         }
         let mut args = [0; slot::ARGS];
-        args[0] = self.number | self.use_number << GRAPH_BITS;
+        args[0] = self.number | self.generation << GRAPH_BITS;
         args[1..=found].copy_from_slice(parameters);
         Ok(Task::new(Opcode::LAUNCH_GRAPH).args(args))
     }
@@ -82,7 +83,7 @@ struct GraphPlaces {
     /// The first word and the number of words of each graph, by its number. Numbers that no graph has have no words.
     used: Vec<(u32, u32)>,
     /// How often each number was used.
-    uses: Vec<u32>,
+    generations: Vec<u32>,
 }
 
 impl GraphTable {
@@ -95,7 +96,7 @@ impl GraphPlaces {
     /// Returns whether a graph is still there, and was not removed or replaced.
     fn has(&self, graph: &SessionGraph) -> bool {
         let at = graph.number as usize;
-        self.used.get(at).is_some_and(|(_, len)| *len > 0) && self.uses[at] == graph.use_number
+        self.used.get(at).is_some_and(|(_, len)| *len > 0) && self.generations[at] == graph.generation
     }
 
     /// Finds room for a graph of so many words. Returns its number and its first word.
@@ -115,10 +116,10 @@ impl GraphPlaces {
         }
         if number == self.used.len() {
             self.used.push((0, 0));
-            self.uses.push(0);
+            self.generations.push(0);
         }
         self.used[number] = (first, count);
-        self.uses[number] = (self.uses[number] + 1) & (u32::MAX >> GRAPH_BITS);
+        self.generations[number] = (self.generations[number] + 1) & (u32::MAX >> GRAPH_BITS);
         Some((number as u32, first))
     }
 }
@@ -146,11 +147,11 @@ impl Session {
         let mut places = self.graphs.lock();
         let room = places.take(words.len() as u32, layout.words);
         let (number, first) = room.ok_or_else(|| Error::GraphRoom { name: name(), words: words.len() })?;
-        let use_number = places.uses[number as usize];
+        let generation = places.generations[number as usize];
         let copied = self.copy_words(BufferId::GraphWords, first, &words);
-        let copied = copied.and_then(|()| self.set_entry(number, entry_word::USE, use_number));
-        // Pairs with the acquire of the group that launches: whoever sees where the graph begins sees its words and the
-        // number of the use.
+        let copied = copied.and_then(|()| self.set_entry(number, entry_word::GENERATION, generation));
+        // Pairs with the acquire of the group that launches: whoever sees where the graph begins sees its words and its
+        // generation.
         fence(Ordering::Release);
         let copied = copied.and_then(|()| self.set_entry(number, entry_word::FIRST, first + 1));
         if let Err(error) = copied {
@@ -162,7 +163,7 @@ impl Session {
             tenant,
             parameters: graph.parameters,
             number,
-            use_number,
+            generation,
             session: self.graph_owner(),
         })
     }

@@ -55,16 +55,16 @@ impl Producer {
 }
 
 impl Session {
-    /// Lets the cells of all producers that are not in use count their uses from a number on, as if each had been used so
-    /// often. No cell may have been used before.
+    /// Lets the cells of all producers that are not in use count their generations from a number on, as if each had been
+    /// used so often. No cell may have been used before.
     ///
     /// # Errors
     ///
     /// Those of the device.
-    pub fn count_uses_from(&self, uses: u64) -> Result<(), Error> {
+    pub fn count_generations_from(&self, generation: u64) -> Result<(), Error> {
         let Some(cells) = &self.rings().cells else { return Ok(()) };
-        cells.count_uses_from(uses);
-        let state = (uses & u64::from(slot::GENERATION_MASK)) << cell_state::USE_SHIFT;
+        cells.count_generations_from(generation);
+        let state = (generation & u64::from(slot::GENERATION_MASK)) << cell_state::GENERATION_SHIFT;
         let states = self.memory.blocks.need(BufferId::CellStates)?;
         Ok(states.upload(0, &vec![state; states.len()])?)
     }
@@ -87,17 +87,17 @@ impl Ticket {
         share.served.current_run().wake();
     }
 
-    /// Asks that the task end which has the same cell so many uses later, or earlier if the number is negative.
+    /// Asks that the task end which has the same cell so many generations later, or earlier if the number is negative.
     pub fn cancel_use(&self, later: i64) {
         self.ask_use(later, CellAsk::Cancel);
     }
 
-    /// Asks that the task begin no further step which has the same cell so many uses later.
+    /// Asks that the task begin no further step which has the same cell so many generations later.
     pub fn pause_use(&self, later: i64) {
         self.ask_use(later, CellAsk::Pause);
     }
 
-    /// Asks that the task go on which has the same cell so many uses later.
+    /// Asks that the task go on which has the same cell so many generations later.
     pub fn resume_use(&self, later: i64) {
         self.ask_use(later, CellAsk::Resume);
     }

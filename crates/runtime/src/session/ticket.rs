@@ -183,7 +183,7 @@ impl HeldSlots {
         self.result(position)?;
         let (stripe, places) = (self.stripe(), self.share.rings.places.as_ref());
         let lap = position >> stripe.ring.log2;
-        // The kernel counts the uses of a cell as records do.
+        // The kernel counts the generations of a cell as records do.
         let lap = if stripe.has_cells() { lap & u64::from(GENERATION_MASK) } else { lap };
         Ok(places.and_then(|places| places.reply(stripe.place_at(position), lap)))
     }
@@ -373,7 +373,7 @@ impl Ticket {
         std::ptr::eq(&*self.0.share.rings, rings)
     }
 
-    /// Returns the number of the task's cell and of the use of the cell, if it has one.
+    /// Returns the number of the task's cell and its generation, if the task has a cell.
     pub(super) fn cell(&self) -> Option<(usize, u32)> {
         let stripe = self.0.stripe();
         let cell = (stripe.ring.slot_at(self.0.first), generation_at(self.0.first, stripe.ring.log2));

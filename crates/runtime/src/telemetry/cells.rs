@@ -120,7 +120,7 @@ pub enum TaskState {
 impl TaskState {
     /// Returns the state of a task in a cell whose state word this is. `generation` is that of the task.
     pub(crate) fn from_cell(word: u64, generation: u32) -> Self {
-        let this = (word >> cell_state::USE_SHIFT) as u32 == generation;
+        let this = (word >> cell_state::GENERATION_SHIFT) as u32 == generation;
         match word & cell_state::PHASE {
             cell_state::LIVE if this => TaskState::Live,
             cell_state::PARKED if this && word & cell_state::PAUSE != 0 => TaskState::Paused,
@@ -149,8 +149,9 @@ pub(crate) fn snapshot_cells(
     };
     let states = download(BufferId::CellStates)?;
     let in_state = |state: TaskState| {
-        let of =
-            |word: &&u64| TaskState::from_cell(**word, (**word >> cell_state::USE_SHIFT) as u32) == state;
+        let of = |word: &&u64| {
+            TaskState::from_cell(**word, (**word >> cell_state::GENERATION_SHIFT) as u32) == state
+        };
         states.iter().filter(of).count() as u64
     };
     let spawned = &states[layout.producer_cell_count() as usize..];

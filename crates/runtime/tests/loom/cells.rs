@@ -18,7 +18,7 @@ const RESUMED: u64 = 1 << 6;
 const ASKED: u64 = CANCEL | PAUSE | RESUMED;
 const NEXT_SHIFT: u32 = 4;
 const WAITS: u64 = 1 << 12;
-pub(crate) const USE_SHIFT: u32 = 32;
+pub(crate) const GENERATION_SHIFT: u32 = 32;
 
 /// What the host asks.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -73,7 +73,7 @@ impl Cell {
     fn adopt(&self) {
         let seen = self.change("adopt", |seen| {
             let asked = if self.plan.wrong("early asks are lost") { 0 } else { (seen >> NEXT_SHIFT) & ASKED };
-            ((seen >> USE_SHIFT) + 1) << USE_SHIFT | asked | LIVE
+            ((seen >> GENERATION_SHIFT) + 1) << GENERATION_SHIFT | asked | LIVE
         });
         assert_eq!(seen & PHASE, ENDED, "the cell is in use");
         self.words[0].write();
@@ -104,14 +104,14 @@ impl Cell {
             Ask::Resume if plan.wrong("a resume is not kept") => asks,
             Ask::Resume => asks | RESUMED,
         };
-        let same_use = |seen: u64| seen >> USE_SHIFT == meant || plan.wrong("any use is meant");
+        let same_task = |seen: u64| seen >> GENERATION_SHIFT == meant || plan.wrong("any use is meant");
         let wakes = |seen: u64| {
             let stays =
                 seen & (WAITS | PAUSE) == WAITS | PAUSE && !plan.wrong("a resume ends a pause and a park");
             let goes_on = ask == Ask::Cancel || ask == Ask::Resume && !stays;
             let parked =
                 seen & PHASE == PARKED || seen & PHASE == LIVE && plan.wrong("a live cell is queued");
-            parked && goes_on && same_use(seen)
+            parked && goes_on && same_task(seen)
         };
         let seen = self.change("apply", |seen| {
             let told = (seen & !ASKED) | add(seen & ASKED);
@@ -120,11 +120,11 @@ impl Cell {
                 plan.wrong("a pause forgets a resume") || plan.wrong("a resume ends a pause and a park");
             let asks = if forgets { asks & CANCEL } else { asks };
             match seen & PHASE {
-                ENDED if (seen >> USE_SHIFT) + 1 == meant => {
+                ENDED if (seen >> GENERATION_SHIFT) + 1 == meant => {
                     (seen & !(ASKED << NEXT_SHIFT)) | add((seen >> NEXT_SHIFT) & ASKED) << NEXT_SHIFT
                 }
                 ENDED => seen,
-                _ if !same_use(seen) => seen,
+                _ if !same_task(seen) => seen,
                 _ if wakes(seen) => (seen & !(ASKED | PHASE | WAITS)) | asks | LIVE,
                 _ => told,
             }
@@ -173,7 +173,7 @@ impl Cell {
     fn end(&self, count: &AtomicU64) {
         self.words[0].write();
         count.fetch_add(1, Ordering::Relaxed);
-        self.state.fetch_and(!0 << USE_SHIFT, self.plan.order("finish"));
+        self.state.fetch_and(!0 << GENERATION_SHIFT, self.plan.order("finish"));
     }
 
     /// How often the task has ended, how often it was cancelled, and the phase of the cell.
@@ -183,7 +183,7 @@ impl Cell {
     }
 }
 
-const FIRST_USE: u64 = 1 << USE_SHIFT;
+const FIRST_USE: u64 = 1 << GENERATION_SHIFT;
 
 /// Lets one thread run a task, one apply asks, and one take the cell from the queue. Returns the cell when all of them
 /// have nothing to do any more.
@@ -260,7 +260,11 @@ fn asks_meet_the_use_that_they_mean() {
         group.join().unwrap();
         while cell.take().is_some() {}
         assert_eq!(cell.outcome(), (1, 0, ENDED));
-        assert_eq!(cell.state.load(Ordering::Relaxed), 2 << USE_SHIFT, "nothing is left for the next use");
+        assert_eq!(
+            cell.state.load(Ordering::Relaxed),
+            2 << GENERATION_SHIFT,
+            "nothing is left for the next use"
+        );
     });
 }
 

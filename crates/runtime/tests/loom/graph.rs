@@ -44,7 +44,7 @@ struct Entry {
     plan: Plan,
     /// Where the graph begins, or 0 if there is none.
     first: AtomicU64,
-    use_number: AtomicU64,
+    generation: AtomicU64,
     /// The words of the graph.
     words: Vec<Plain>,
     /// Which use of the entry the words are for.
@@ -55,7 +55,7 @@ struct Entry {
 
 impl Entry {
     /// Launches a use of the graph, and returns whether it was there.
-    fn launch(&self, use_number: u64) -> bool {
+    fn launch(&self, generation: u64) -> bool {
         let plan = self.plan;
         let count = || self.live.fetch_add(1, Ordering::Relaxed);
         if !plan.wrong("a launch is counted too late") {
@@ -64,13 +64,13 @@ impl Entry {
         plan.fence("look up");
         let first = self.first.load(Ordering::Relaxed);
         plan.fence("found");
-        let there = first != 0 && self.use_number.load(Ordering::Relaxed) == use_number;
+        let there = first != 0 && self.generation.load(Ordering::Relaxed) == generation;
         if plan.wrong("a launch is counted too late") {
             count();
         }
         if there {
             self.words[0].read();
-            assert_eq!(self.meant.load(Ordering::Relaxed), use_number, "another graph was launched");
+            assert_eq!(self.meant.load(Ordering::Relaxed), generation, "another graph was launched");
         }
         self.live.fetch_sub(1, plan.order("launched"));
         there
@@ -91,9 +91,9 @@ impl Entry {
         if plan.wrong("the place comes before the number of the use") {
             self.first.store(1, Ordering::Relaxed);
             plan.fence("graph");
-            self.use_number.store(2, Ordering::Relaxed);
+            self.generation.store(2, Ordering::Relaxed);
         } else {
-            self.use_number.store(2, Ordering::Relaxed);
+            self.generation.store(2, Ordering::Relaxed);
             plan.fence("graph");
             self.first.store(1, Ordering::Relaxed);
         }
@@ -112,7 +112,7 @@ fn a_launch_finds_its_own_graph_or_none() {
         let entry = Entry {
             plan,
             first: word(1),
-            use_number: word(1),
+            generation: word(1),
             words: Plain::several(1),
             meant: word(1),
             live: word(0),

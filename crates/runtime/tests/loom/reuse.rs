@@ -5,7 +5,7 @@ use std::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread::{spawn, yield_now};
 
-use super::cells::{ENDED, LIVE, USE_SHIFT};
+use super::cells::{ENDED, GENERATION_SHIFT, LIVE};
 use super::plan::{Plain, Plan, holds};
 
 /// A cell that is used twice.
@@ -33,7 +33,7 @@ impl UsedCell {
 
     /// Adopts a task, which must find the cell as its use before has left it.
     fn adopt(&self, number: u64, phase: u64) {
-        let (before, after) = ((number - 1) << USE_SHIFT | ENDED, number << USE_SHIFT | phase);
+        let (before, after) = ((number - 1) << GENERATION_SHIFT | ENDED, number << GENERATION_SHIFT | phase);
         let order = self.plan.order("adopt");
         let seen = self.state.compare_exchange(before, after, order, Ordering::Relaxed);
         assert_eq!(seen, Ok(before), "the cell was in use");
@@ -48,7 +48,7 @@ impl UsedCell {
         if !self.plan.wrong("the fact stays") {
             self.fact.store(0, Ordering::Relaxed);
         }
-        self.state.fetch_and(!0 << USE_SHIFT, self.plan.order("finish"));
+        self.state.fetch_and(!0 << GENERATION_SHIFT, self.plan.order("finish"));
         self.plan.fence("over");
         self.done.store(number, Ordering::Relaxed);
     }
@@ -89,7 +89,7 @@ fn a_cell_is_used_again_after_its_task_has_ended() {
         });
         cell.submit_next();
         groups.into_iter().for_each(|group| group.join().unwrap());
-        assert_eq!(cell.state.load(Ordering::Relaxed), 2 << USE_SHIFT);
+        assert_eq!(cell.state.load(Ordering::Relaxed), 2 << GENERATION_SHIFT);
     });
 }
 
@@ -139,7 +139,7 @@ fn a_look_never_sees_the_last_task_of_a_cell_in_its_next_use() {
         if state & LIVE != 0 {
             plan.fence("older");
             let fact = cell.fact.load(Ordering::Relaxed);
-            assert!(state >> USE_SHIFT == 1 || fact != 1, "the first task is over");
+            assert!(state >> GENERATION_SHIFT == 1 || fact != 1, "the first task is over");
         }
         group.join().unwrap();
     });

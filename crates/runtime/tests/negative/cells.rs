@@ -377,7 +377,7 @@ fn marks_stay_until_another_group_has_followed_them(on: &On) {
 fn the_number_of_a_use_may_wrap_around(on: &On) {
     for shape in shapes(on, SOME) {
         let session = launch(on, &spec(shape));
-        session.count_uses_from((1 << 24) - 3).unwrap();
+        session.count_generations_from((1 << 24) - 3).unwrap();
         let mut producer = session.producer(0).unwrap().patience(soon());
         for lap in 0..6 {
             let mut span = producer.submit_all([counting(2, lap); CELLS as usize]).unwrap();
@@ -386,7 +386,7 @@ fn the_number_of_a_use_may_wrap_around(on: &On) {
         }
         drop(producer);
         let session = launch(on, &spec(shape));
-        session.count_uses_from((1 << 24) - 3).unwrap();
+        session.count_generations_from((1 << 24) - 3).unwrap();
         let mut producer = session.producer(0).unwrap().patience(soon());
         for lap in 0..6 {
             let mut tickets = [0; CELLS as usize].map(|_| producer.submit(waiting(5, lap)).unwrap());
