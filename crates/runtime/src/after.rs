@@ -63,7 +63,7 @@ impl<S: Submission> Submission for TaskAfter<S> {}
 
 impl<S: Submission> TaskParts for TaskAfter<S> {
     const BRINGS: bool = S::BRINGS;
-    const WAITS: bool = true;
+    const HAS_CONDITION: bool = true;
 
     fn task(&self) -> Task {
         self.submission.task()

@@ -82,7 +82,7 @@ mod sealed {
         /// Whether there may be a payload.
         const BRINGS: bool;
         /// Whether the task waits for an event before it begins.
-        const WAITS: bool = false;
+        const HAS_CONDITION: bool = false;
         /// Returns the task without its payload.
         fn task(&self) -> Task;
         /// Returns what the task brings along.

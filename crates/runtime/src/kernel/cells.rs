@@ -52,7 +52,7 @@ pub(crate) mod cell_state {
     pub(crate) const ENDED: u64 = 0;
     /// The task runs or is ready to run.
     pub(crate) const LIVE: u64 = 1;
-    /// The task waits: for the host, for its children, or for an event, as the bits from [`WAITS`] on say.
+    /// The task waits: for the host, for its children, or for an event, as the bits from [`AWAITS_HOST`] to [`ENDED_BEFORE_CHILDREN`] say.
     pub(crate) const PARKED: u64 = 2;
     /// The task has had children.
     pub(crate) const HAD_CHILDREN: u64 = 1 << 3;
@@ -67,13 +67,13 @@ pub(crate) mod cell_state {
     /// How far to the left of [`ASKED`] the bits lie that were asked of the next task of an ENDED cell.
     pub(crate) const NEXT_SHIFT: u32 = 4;
     /// The task is PARKED because of its own `park`.
-    pub(crate) const WAITS: u64 = 1 << 12;
+    pub(crate) const AWAITS_HOST: u64 = 1 << 12;
     /// The task is PARKED until its children have ended.
-    pub(crate) const JOINS: u64 = 1 << 13;
+    pub(crate) const AWAITS_CHILDREN: u64 = 1 << 13;
     /// The task is PARKED until an event has come.
-    pub(crate) const EVENT: u64 = 1 << 14;
+    pub(crate) const AWAITS_EVENT: u64 = 1 << 14;
     /// The task is PARKED because it has ended and its children have not.
-    pub(crate) const ENDING: u64 = 1 << 15;
+    pub(crate) const ENDED_BEFORE_CHILDREN: u64 = 1 << 15;
     /// The first bit of the number of children that have not ended.
     pub(crate) const CHILD_SHIFT: u32 = 16;
     /// The most children that a task may have at once.
@@ -377,13 +377,13 @@ pub(super) fn park_cell<'b>(
     cell: U32<'b>,
     by_itself: Val<'b, bool>,
 ) -> Val<'b, bool> {
-    use cell_state::{CANCEL, PARKED, PAUSE, PHASE, RESUMED, WAITS};
+    use cell_state::{AWAITS_HOST, CANCEL, PARKED, PAUSE, PHASE, RESUMED};
     let goes_on = |seen: U64<'b>| {
         let resumed = (by_itself & (seen & RESUMED).ne(0)) | (!by_itself & (seen & PAUSE).eq(0));
         (seen & CANCEL).ne(0) | resumed
     };
     let seen = change_state(f, cells, cell, |seen| {
-        let waits = f.select(by_itself, f.lit(WAITS), f.lit(0u64));
+        let waits = f.select(by_itself, f.lit(AWAITS_HOST), f.lit(0u64));
         let parked = (seen & !PHASE) | waits | PARKED;
         let unparked = f.select(by_itself, seen & !RESUMED, seen);
         f.select(goes_on(seen), unparked, parked)
@@ -436,7 +436,8 @@ fn apply_ask_to_cell<'b>(
     (cell, what, meant): (U32<'b>, U32<'b>, U32<'b>),
 ) {
     use cell_state::{
-        ASKED, CANCEL, ENDED, ENDING, EVENT, JOINS, LIVE, NEXT_SHIFT, PARKED, PAUSE, PHASE, RESUMED, WAITS,
+        ASKED, AWAITS_CHILDREN, AWAITS_EVENT, AWAITS_HOST, CANCEL, ENDED, ENDED_BEFORE_CHILDREN, LIVE,
+        NEXT_SHIFT, PARKED, PAUSE, PHASE, RESUMED,
     };
     let resumes = what.eq(ask::RESUME);
     // What the host has asked already, and this. A resume ends a pause if there is one, and is kept for the next `park`
@@ -448,14 +449,17 @@ fn apply_ask_to_cell<'b>(
     };
     // A task that has called `park` and was paused after that goes on waiting when its pause ends.
     let wakes = |seen: U64<'b>| {
-        let stays = (seen & (WAITS | PAUSE)).eq(WAITS | PAUSE);
+        let stays = (seen & (AWAITS_HOST | PAUSE)).eq(AWAITS_HOST | PAUSE);
         let goes_on = match kernel.trees {
             None => what.eq(ask::CANCEL) | (resumes & !stays),
             // A task that waits for something else than the host is not resumed. If it waits for an event, those that
             // look after the event wake it, and if it has ended already, it does not run again.
             Some(_) => {
-                let cancels = what.eq(ask::CANCEL) & (seen & (EVENT | ENDING)).eq(0);
-                cancels | (resumes & !stays & (seen & (JOINS | EVENT | ENDING)).eq(0))
+                let cancels = what.eq(ask::CANCEL) & (seen & (AWAITS_EVENT | ENDED_BEFORE_CHILDREN)).eq(0);
+                cancels
+                    | (resumes
+                        & !stays
+                        & (seen & (AWAITS_CHILDREN | AWAITS_EVENT | ENDED_BEFORE_CHILDREN)).eq(0))
             }
         };
         is_in_phase(seen, PARKED) & goes_on & cell_generation(f, seen).eq(meant)
@@ -465,8 +469,8 @@ fn apply_ask_to_cell<'b>(
         let next = ended & ((cell_generation(f, seen) + 1) & GENERATION_MASK).eq(meant);
         let told = (seen & !ASKED) | add(seen & ASKED);
         // A resume that ends a `park` is used up by that, and one that ends a pause keeps what was asked before.
-        let asks = f.select(resumes & (seen & WAITS).ne(0), seen & ASKED, told & ASKED);
-        let reasons = if kernel.trees.is_some() { WAITS | JOINS } else { WAITS };
+        let asks = f.select(resumes & (seen & AWAITS_HOST).ne(0), seen & ASKED, told & ASKED);
+        let reasons = if kernel.trees.is_some() { AWAITS_HOST | AWAITS_CHILDREN } else { AWAITS_HOST };
         let woken = (seen & !(ASKED | PHASE | reasons)) | asks | LIVE;
         let kept = (seen & !(ASKED << NEXT_SHIFT)) | add((seen >> NEXT_SHIFT) & ASKED) << NEXT_SHIFT;
         let same_task = f.select(wakes(seen), woken, told);

@@ -68,11 +68,12 @@ pub(super) fn park_until_event<'b>(
     (cells, tree): (&CellBuffers, &TreeContext),
     cell: U32<'b>,
 ) -> Val<'b, bool> {
-    use cell_state::{CANCEL, EVENT, PARKED, PHASE};
+    use cell_state::{AWAITS_EVENT, CANCEL, PARKED, PHASE};
     let come = has_come(f, tree, cell, f.lit(true));
     let goes_on = |seen: U64<'b>| come | (seen & CANCEL).ne(0);
-    let seen =
-        change_state(f, cells, cell, |seen| f.select(goes_on(seen), seen, (seen & !PHASE) | EVENT | PARKED));
+    let seen = change_state(f, cells, cell, |seen| {
+        f.select(goes_on(seen), seen, (seen & !PHASE) | AWAITS_EVENT | PARKED)
+    });
     wait_for_event(f, kernel, tree, cell, !goes_on(seen));
     goes_on(seen)
 }
@@ -202,10 +203,10 @@ fn wake_waiter<'b>(
     cells: &CellBuffers,
     cell: U32<'b>,
 ) {
-    use cell_state::{CANCEL, EVENT, LIVE, PARKED, PAUSE, PHASE};
+    use cell_state::{AWAITS_EVENT, CANCEL, LIVE, PARKED, PAUSE, PHASE};
     let stays = |seen: U64<'b>| (seen & (PAUSE | CANCEL)).eq(PAUSE);
     let seen = change_state(f, cells, cell, |seen| {
-        let taken_out = seen & !EVENT;
+        let taken_out = seen & !AWAITS_EVENT;
         f.select(stays(seen), taken_out, (taken_out & !PHASE) | LIVE)
     });
     f.when(is_in_phase(seen, PARKED) & !stays(seen), || push_ready(f, kernel, cells, cell));

@@ -391,7 +391,9 @@ impl CellServer<'_> {
         (cell, kind): (U32<'b>, U32<'b>),
         children: U64<'b>,
     ) -> Val<'b, bool> {
-        use cell_state::{CANCEL, CHILD_SHIFT, HAD_CHILDREN, JOINS, PARKED, PHASE, RESUMED, WAITS};
+        use cell_state::{
+            AWAITS_CHILDREN, AWAITS_HOST, CANCEL, CHILD_SHIFT, HAD_CHILDREN, PARKED, PHASE, RESUMED,
+        };
         let (parks, joins) = (kind.eq(outcome::PARK), kind.eq(outcome::JOIN));
         f.when(parks, || self.count(f, cells, step_counter::PARKS, f.lit(1)));
         f.when(kind.gt(outcome::PARK), || self.count(f, cells, step_counter::WAITS, f.lit(1)));
@@ -405,8 +407,8 @@ impl CellServer<'_> {
             (seen & CANCEL).ne(0) | resumed | waits_for_none
         };
         let seen = change_state(f, cells, cell, |seen| {
-            let reason = f.select(parks, f.lit(WAITS), f.lit(cell_state::EVENT));
-            let reason = f.select(joins, f.lit(JOINS), reason);
+            let reason = f.select(parks, f.lit(AWAITS_HOST), f.lit(cell_state::AWAITS_EVENT));
+            let reason = f.select(joins, f.lit(AWAITS_CHILDREN), reason);
             let parked = (seen & !PHASE) | reason | PARKED;
             let unparked = f.select(parks, seen & !RESUMED, seen);
             let had = f.select(children.ne(0), f.lit(HAD_CHILDREN), f.lit(0u64));
@@ -426,7 +428,7 @@ impl CellServer<'_> {
         tree: &TreeContext,
         (cell, end): (U32<'b>, StepEnd<'b>),
     ) -> U32<'b> {
-        use cell_state::{ENDING, PARKED, PHASE};
+        use cell_state::{ENDED_BEFORE_CHILDREN, PARKED, PHASE};
         let StepEnd { status, value, next, parental, .. } = end;
         let keep = || {
             // Only this lane could give the task more children. If none is left, what they did is seen from here on.
@@ -437,7 +439,7 @@ impl CellServer<'_> {
                     let end = f.cast::<u64>(status) | f.cast::<u64>(value) << 32;
                     f.store(tree.link(cell, tree_word::END), end);
                     let seen = change_state(f, cells, cell, |seen| {
-                        let parked = (seen & !PHASE) | ENDING | PARKED;
+                        let parked = (seen & !PHASE) | ENDED_BEFORE_CHILDREN | PARKED;
                         f.select(child_count(seen).eq(0), seen, parked)
                     });
                     child_count(seen).ne(0)
@@ -570,7 +572,7 @@ fn take_child_off<'b>(
     cells: &CellBuffers,
     parent: U32<'b>,
 ) -> (Val<'b, bool>, Val<'b, bool>) {
-    use cell_state::{CHILD_SHIFT, ENDING, JOINS, LIVE, PARKED, PAUSE, PHASE};
+    use cell_state::{AWAITS_CHILDREN, CHILD_SHIFT, ENDED_BEFORE_CHILDREN, LIVE, PARKED, PAUSE, PHASE};
     // Pairs with itself and with the change of the state below: whoever takes the last child off sees what all of them
     // wrote.
     let before = f.atomic_sub(Order::AcqRel, Scope::Device, cells.states.at(parent), 1u64 << CHILD_SHIFT);
@@ -581,13 +583,13 @@ fn take_child_off<'b>(
                 is_in_phase(seen, PARKED) & (seen & reason).ne(0) & child_count(seen).eq(0)
             };
             let seen = change_state(f, cells, parent, |seen| {
-                let ended = (seen & !(PHASE | ENDING)) | LIVE;
-                let paused = seen & !JOINS;
+                let ended = (seen & !(PHASE | ENDED_BEFORE_CHILDREN)) | LIVE;
+                let paused = seen & !AWAITS_CHILDREN;
                 let live = f.select((seen & PAUSE).ne(0), paused, (paused & !PHASE) | LIVE);
-                let joined = f.select(waits(seen, JOINS), live, seen);
-                f.select(waits(seen, ENDING), ended, joined)
+                let joined = f.select(waits(seen, AWAITS_CHILDREN), live, seen);
+                f.select(waits(seen, ENDED_BEFORE_CHILDREN), ended, joined)
             });
-            (waits(seen, ENDING), waits(seen, JOINS) & (seen & PAUSE).eq(0))
+            (waits(seen, ENDED_BEFORE_CHILDREN), waits(seen, AWAITS_CHILDREN) & (seen & PAUSE).eq(0))
         },
         || (f.lit(false), f.lit(false)),
     )

@@ -110,7 +110,8 @@ fn record_words() -> String {
 /// Returns the bits of a cell's state, its phases, and what the host can ask of a cell.
 fn cell_words() -> String {
     use cell_state::{
-        ASKED, CANCEL, ENDED, GENERATION_SHIFT, LIVE, NEXT_SHIFT, PARKED, PAUSE, PHASE, RESUMED, WAITS,
+        ASKED, AWAITS_CHILDREN, AWAITS_EVENT, AWAITS_HOST, CANCEL, CHILD_SHIFT, ENDED, ENDED_BEFORE_CHILDREN,
+        GENERATION_SHIFT, HAD_CHILDREN, LIVE, MAX_CHILDREN, NEXT_SHIFT, PARKED, PAUSE, PHASE, RESUMED,
     };
     let bits = |mask: u64| match (mask.trailing_zeros(), 63 - mask.leading_zeros()) {
         (first, last) if first == last => first.to_string(),
@@ -120,6 +121,7 @@ fn cell_words() -> String {
     let mut text = String::from("| bits | name | meaning |\n|---|---|---|\n");
     for (mask, name, doc) in [
         (PHASE, "PHASE", "The phase of the cell."),
+        (HAD_CHILDREN, "HAD_CHILDREN", "The task has had children."),
         (CANCEL, "CANCEL", "The host has asked that the task end."),
         (PAUSE, "PAUSE", "The host has asked that the task begin no further step."),
         (
@@ -132,7 +134,19 @@ fn cell_words() -> String {
             "NEXT",
             "The same three bits, for the next task of a cell whose phase is ENDED.",
         ),
-        (WAITS, "WAITS", "The task is PARKED because of its own `park`, and not only because of a pause."),
+        (
+            AWAITS_HOST,
+            "AWAITS_HOST",
+            "The task is PARKED because of its own `park`, and not only because of a pause.",
+        ),
+        (AWAITS_CHILDREN, "AWAITS_CHILDREN", "The task is PARKED until its children have ended."),
+        (AWAITS_EVENT, "AWAITS_EVENT", "The task is PARKED until an event was signalled often enough."),
+        (
+            ENDED_BEFORE_CHILDREN,
+            "ENDED_BEFORE_CHILDREN",
+            "The task is PARKED because it has ended and some of its children have not.",
+        ),
+        (MAX_CHILDREN << CHILD_SHIFT, "CHILDREN", "The number of children that have not ended."),
         (
             generation,
             "GENERATION",
@@ -148,7 +162,11 @@ fn cell_words() -> String {
             "LIVE",
             "The task runs or is ready to run. The cell has arrived at a group, is at its home, or is in a queue.",
         ),
-        (PARKED, "PARKED", "The task waits for the host. The cell is nowhere else."),
+        (
+            PARKED,
+            "PARKED",
+            "The task waits: for the host, for its children, or for an event. Nobody has the cell.",
+        ),
     ];
     let asks = [
         (ask::CANCEL, "CANCEL", "The task is to end."),
@@ -157,6 +175,11 @@ fn cell_words() -> String {
             ask::RESUME,
             "RESUME",
             "The pause of the task ends. If it is not paused, its `park` ends, or its next one does not wait.",
+        ),
+        (
+            ask::SIGNAL,
+            "SIGNAL",
+            "An event is signalled. Its number among those of all tenants takes the place of the cell, and how often it is signalled that of the generation.",
         ),
     ];
     let phases = code_table("phase", phases.into_iter().map(|(code, name, doc)| (code as u32, name, doc)));

@@ -327,7 +327,7 @@ impl Producer {
     #[inline]
     pub(super) fn needs_cell<S: Submission>(&self, task: &S) -> bool {
         let cells = self.share.rings.cells.as_ref().filter(|_| self.cells.is_some());
-        S::WAITS || cells.is_some_and(|cells| cells.are_for(task.task().op))
+        S::HAS_CONDITION || cells.is_some_and(|cells| cells.are_for(task.task().op))
     }
 
     /// Checks that a task may wait for an event: the event must exist, and the task must be one that can live in a cell.
@@ -463,7 +463,7 @@ impl Producer {
         let share = self.share.clone();
         let lives_in_cell = |submitted: &S| {
             let cells = share.rings.cells.as_ref();
-            S::WAITS || cells.is_some_and(|cells| cells.are_for(submitted.task().op))
+            S::HAS_CONDITION || cells.is_some_and(|cells| cells.are_for(submitted.task().op))
         };
         // The tasks' own places: a position of the ring, or of the stripe of cells.
         let mut places = Vec::with_capacity(tasks.len());

@@ -64,7 +64,7 @@ impl Producer {
             let sizes = self.share.rings.layout.places;
             tasks.clone().try_for_each(|task| check_payload(sizes, task.payload()))?;
         }
-        if T::WAITS {
+        if T::HAS_CONDITION {
             tasks.clone().try_for_each(|task| self.check_condition(&task))?;
         }
         let tasks = tasks.map(|task| task.task());

@@ -80,7 +80,8 @@ pub(super) fn snapshot_trees(
     if trees.events > 0 {
         // The lists of waiters are the kernel's own business, so the cells that wait are counted instead.
         let waits = |cell: &usize| {
-            let (phase, reason) = (states[*cell] & cell_state::PHASE, states[*cell] & cell_state::EVENT);
+            let (phase, reason) =
+                (states[*cell] & cell_state::PHASE, states[*cell] & cell_state::AWAITS_EVENT);
             phase == cell_state::PARKED && reason != 0
         };
         let awaited = (0..states.len()).filter(waits).map(|cell| link(cell, tree_word::WAIT));

@@ -17,7 +17,7 @@ const PAUSE: u64 = 1 << 5;
 const RESUMED: u64 = 1 << 6;
 const ASKED: u64 = CANCEL | PAUSE | RESUMED;
 const NEXT_SHIFT: u32 = 4;
-const WAITS: u64 = 1 << 12;
+const AWAITS_HOST: u64 = 1 << 12;
 pub(crate) const GENERATION_SHIFT: u32 = 32;
 
 /// What the host asks.
@@ -89,7 +89,7 @@ impl Cell {
         let seen = self.change("park", |seen| match (goes_on(seen), by_itself) {
             (true, true) => seen & !RESUMED,
             (true, false) => seen,
-            (false, _) => (seen & !PHASE) | PARKED | if by_itself { WAITS } else { 0 },
+            (false, _) => (seen & !PHASE) | PARKED | if by_itself { AWAITS_HOST } else { 0 },
         });
         goes_on(seen)
     }
@@ -106,8 +106,8 @@ impl Cell {
         };
         let same_task = |seen: u64| seen >> GENERATION_SHIFT == meant || plan.wrong("any use is meant");
         let wakes = |seen: u64| {
-            let stays =
-                seen & (WAITS | PAUSE) == WAITS | PAUSE && !plan.wrong("a resume ends a pause and a park");
+            let stays = seen & (AWAITS_HOST | PAUSE) == AWAITS_HOST | PAUSE
+                && !plan.wrong("a resume ends a pause and a park");
             let goes_on = ask == Ask::Cancel || ask == Ask::Resume && !stays;
             let parked =
                 seen & PHASE == PARKED || seen & PHASE == LIVE && plan.wrong("a live cell is queued");
@@ -115,7 +115,8 @@ impl Cell {
         };
         let seen = self.change("apply", |seen| {
             let told = (seen & !ASKED) | add(seen & ASKED);
-            let asks = if ask == Ask::Resume && seen & WAITS != 0 { seen & ASKED } else { told & ASKED };
+            let asks =
+                if ask == Ask::Resume && seen & AWAITS_HOST != 0 { seen & ASKED } else { told & ASKED };
             let forgets =
                 plan.wrong("a pause forgets a resume") || plan.wrong("a resume ends a pause and a park");
             let asks = if forgets { asks & CANCEL } else { asks };
@@ -125,7 +126,7 @@ impl Cell {
                 }
                 ENDED => seen,
                 _ if !same_task(seen) => seen,
-                _ if wakes(seen) => (seen & !(ASKED | PHASE | WAITS)) | asks | LIVE,
+                _ if wakes(seen) => (seen & !(ASKED | PHASE | AWAITS_HOST)) | asks | LIVE,
                 _ => told,
             }
         });

@@ -9,7 +9,7 @@ use super::cells::{CANCEL, LIVE, PARKED, PHASE};
 use super::plan::{Plain, Plan, holds};
 
 /// The task of a cell is PARKED until an event has come.
-const EVENT: u64 = 1 << 14;
+const AWAITS_EVENT: u64 = 1 << 14;
 
 /// A task that waits for the event.
 struct Waiter {
@@ -74,7 +74,7 @@ impl Event {
         let goes_on = |seen: u64| come || seen & CANCEL != 0;
         let seen = self.change("park", cell, |seen| match goes_on(seen) {
             true => seen,
-            false => (seen & !PHASE) | EVENT | PARKED,
+            false => (seen & !PHASE) | AWAITS_EVENT | PARKED,
         });
         if goes_on(seen) {
             return self.go_on(cell, seen);
@@ -138,7 +138,7 @@ impl Event {
                 waiter.words[0].write();
                 let next = waiter.next.load(Ordering::Relaxed);
                 if count >= waiter.wanted || waiter.state.load(Ordering::Relaxed) & CANCEL != 0 {
-                    let seen = self.change("let go", cell, |seen| (seen & !(EVENT | PHASE)) | LIVE);
+                    let seen = self.change("let go", cell, |seen| (seen & !(AWAITS_EVENT | PHASE)) | LIVE);
                     self.go_on(cell, seen);
                 } else {
                     waiter.next.store(kept.map_or(0, |(first, _)| first), Ordering::Relaxed);

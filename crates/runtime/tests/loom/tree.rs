@@ -10,8 +10,8 @@ use super::cells::{CANCEL, LIVE, PARKED, PHASE};
 use super::plan::{Patience, Plain, Plan, holds};
 
 /// More bits of a cell's state, as in the kernel.
-const JOINS: u64 = 1 << 13;
-const ENDING: u64 = 1 << 15;
+const AWAITS_CHILDREN: u64 = 1 << 13;
+const ENDED_BEFORE_CHILDREN: u64 = 1 << 15;
 const CHILD_SHIFT: u32 = 16;
 const CHILD: u64 = 1 << CHILD_SHIFT;
 
@@ -65,7 +65,7 @@ impl Parent {
         let goes_on = |seen: u64| seen & CANCEL != 0 || children(seen) + more == 0;
         let seen = self.change("park", |seen| match goes_on(seen) {
             true => seen + more * CHILD,
-            false => ((seen & !PHASE) | JOINS | PARKED) + more * CHILD,
+            false => ((seen & !PHASE) | AWAITS_CHILDREN | PARKED) + more * CHILD,
         });
         if goes_on(seen) {
             self.go_on();
@@ -90,7 +90,7 @@ impl Parent {
             self.end[0].write();
             let kept = |seen: u64| children(seen) != 0 || self.plan.wrong("the end is kept without a look");
             let seen = self.change("keep end", |seen| match kept(seen) {
-                true => (seen & !PHASE) | ENDING | PARKED,
+                true => (seen & !PHASE) | ENDED_BEFORE_CHILDREN | PARKED,
                 false => seen,
             });
             if kept(seen) {
@@ -116,10 +116,10 @@ impl Parent {
             return;
         }
         let woken = |seen: u64| {
-            if waits(seen, ENDING) {
-                (seen & !(PHASE | ENDING)) | LIVE
-            } else if waits(seen, JOINS) {
-                (seen & !(PHASE | JOINS)) | LIVE
+            if waits(seen, ENDED_BEFORE_CHILDREN) {
+                (seen & !(PHASE | ENDED_BEFORE_CHILDREN)) | LIVE
+            } else if waits(seen, AWAITS_CHILDREN) {
+                (seen & !(PHASE | AWAITS_CHILDREN)) | LIVE
             } else {
                 seen
             }
@@ -131,10 +131,10 @@ impl Parent {
         } else {
             self.change("last", woken)
         };
-        if waits(seen, JOINS) {
+        if waits(seen, AWAITS_CHILDREN) {
             self.go_on();
         }
-        if waits(seen, ENDING) {
+        if waits(seen, ENDED_BEFORE_CHILDREN) {
             self.end[0].read();
             self.end();
         }
@@ -144,10 +144,11 @@ impl Parent {
     fn cancel(&self) {
         let plan = self.plan;
         let wakes = |seen: u64| {
-            let ended = seen & ENDING != 0 && !plan.wrong("a cancel wakes a task that has ended");
+            let ended =
+                seen & ENDED_BEFORE_CHILDREN != 0 && !plan.wrong("a cancel wakes a task that has ended");
             seen & PHASE == PARKED && !ended
         };
-        let reasons = if plan.wrong("a cancel leaves the reason") { 0 } else { JOINS };
+        let reasons = if plan.wrong("a cancel leaves the reason") { 0 } else { AWAITS_CHILDREN };
         let seen = self.change("apply", |seen| match wakes(seen) {
             true => (seen & !(PHASE | reasons)) | CANCEL | LIVE,
             false => seen | CANCEL,
