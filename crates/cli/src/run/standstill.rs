@@ -113,7 +113,8 @@ impl<'a> WaitingTasks<'a> {
     /// Whether all tasks wait: for events, for tasks that do, or for an instance of a graph that such tasks hold.
     /// `published` is the number of slots whose tasks have not ended.
     fn are_all_waiting(&self, published: u64) -> bool {
-        let CellSnapshot { used, live, joining, awaiting_events, spawned_now, ref trees, .. } = *self.cells;
+        let CellSnapshot { used, runnable, joining, awaiting_events, spawned_now, ref trees, .. } =
+            *self.cells;
         // Fences wait in their slots.
         let fences = self.unfinished.iter().filter(|mark| mark.op == Opcode::BATCH_FENCE).count() as u64;
         // A launch that has begun and has no instance tries again and again.
@@ -122,8 +123,8 @@ impl<'a> WaitingTasks<'a> {
         let under_way = trees.as_ref().and_then(|trees| trees.graphs).unwrap_or(0);
         awaiting_events > 0
             && published == fences
-            && launches.checked_sub(under_way) == Some(live)
-            && used + spawned_now == live + joining + awaiting_events
+            && launches.checked_sub(under_way) == Some(runnable)
+            && used + spawned_now == runnable + joining + awaiting_events
     }
 
     /// How often an event was signalled.

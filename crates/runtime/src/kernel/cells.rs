@@ -13,9 +13,9 @@
 //!    its cell at once.
 //! 3. `cells` holds the state of each cell in one word: its generation, a phase, and what the host has
 //!    asked. All changes are compare-exchanges or other read-modify-writes that acquire and release. The phases are
-//!    ENDED, LIVE and PARKED.
-//! 4. A LIVE cell is in exactly one place: among the cells that have arrived at a group, at its [home](super::home), or in
-//!    a queue of cells that are [ready](super::ready). Whoever makes a cell LIVE puts it into such a place, and nobody
+//!    ENDED, RUNNABLE and PARKED.
+//! 4. A RUNNABLE cell is in exactly one place: among the cells that have arrived at a group, at its [home](super::home), or in
+//!    a queue of cells that are [ready](super::ready). Whoever makes a cell RUNNABLE puts it into such a place, and nobody
 //!    else does. So a cell never needs to be searched for, and there is never more than one entry for it. The words of a
 //!    cell that are not its state belong to whoever has it.
 //! 5. A PARKED cell is in no place. It waits for the host, which resumes or cancels it. A resume ends a pause if there is
@@ -51,7 +51,7 @@ pub(crate) mod cell_state {
     /// The cell holds no task, or one that has ended.
     pub(crate) const ENDED: u64 = 0;
     /// The task runs or is ready to run.
-    pub(crate) const LIVE: u64 = 1;
+    pub(crate) const RUNNABLE: u64 = 1;
     /// The task waits: for the host, for its children, or for an event, as the bits from [`AWAITS_HOST`] to [`ENDED_BEFORE_CHILDREN`] say.
     pub(crate) const PARKED: u64 = 2;
     /// The task has had children.
@@ -245,8 +245,8 @@ fn adopt_task<'b>(
             f.cast::<u64>((cell_generation(f, seen) + 1) & GENERATION_MASK) << cell_state::GENERATION_SHIFT;
         let asked = (seen >> cell_state::NEXT_SHIFT) & cell_state::ASKED;
         let cancelled = (asked & cell_state::CANCEL).ne(0);
-        let live = f.select(runs & !cancelled, asked | cell_state::LIVE, f.lit(cell_state::ENDED));
-        f.select(is_in_phase(seen, cell_state::ENDED), next | live, seen)
+        let begun = f.select(runs & !cancelled, asked | cell_state::RUNNABLE, f.lit(cell_state::ENDED));
+        f.select(is_in_phase(seen, cell_state::ENDED), next | begun, seen)
     });
     let free = is_in_phase(seen, cell_state::ENDED);
     let cancelled = runs & ((seen >> cell_state::NEXT_SHIFT) & cell_state::CANCEL).ne(0);
@@ -436,8 +436,8 @@ fn apply_ask_to_cell<'b>(
     (cell, what, meant): (U32<'b>, U32<'b>, U32<'b>),
 ) {
     use cell_state::{
-        ASKED, AWAITS_CHILDREN, AWAITS_EVENT, AWAITS_HOST, CANCEL, ENDED, ENDED_BEFORE_CHILDREN, LIVE,
-        NEXT_SHIFT, PARKED, PAUSE, PHASE, RESUMED,
+        ASKED, AWAITS_CHILDREN, AWAITS_EVENT, AWAITS_HOST, CANCEL, ENDED, ENDED_BEFORE_CHILDREN, NEXT_SHIFT,
+        PARKED, PAUSE, PHASE, RESUMED, RUNNABLE,
     };
     let resumes = what.eq(ask::RESUME);
     // What the host has asked already, and this. A resume ends a pause if there is one, and is kept for the next `park`
@@ -471,7 +471,7 @@ fn apply_ask_to_cell<'b>(
         // A resume that ends a `park` is used up by that, and one that ends a pause keeps what was asked before.
         let asks = f.select(resumes & (seen & AWAITS_HOST).ne(0), seen & ASKED, told & ASKED);
         let reasons = if kernel.trees.is_some() { AWAITS_HOST | AWAITS_CHILDREN } else { AWAITS_HOST };
-        let woken = (seen & !(ASKED | PHASE | reasons)) | asks | LIVE;
+        let woken = (seen & !(ASKED | PHASE | reasons)) | asks | RUNNABLE;
         let kept = (seen & !(ASKED << NEXT_SHIFT)) | add((seen >> NEXT_SHIFT) & ASKED) << NEXT_SHIFT;
         let same_task = f.select(wakes(seen), woken, told);
         f.select(now & !ended, same_task, f.select(next, kept, seen))

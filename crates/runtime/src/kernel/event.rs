@@ -203,11 +203,11 @@ fn wake_waiter<'b>(
     cells: &CellBuffers,
     cell: U32<'b>,
 ) {
-    use cell_state::{AWAITS_EVENT, CANCEL, LIVE, PARKED, PAUSE, PHASE};
+    use cell_state::{AWAITS_EVENT, CANCEL, PARKED, PAUSE, PHASE, RUNNABLE};
     let stays = |seen: U64<'b>| (seen & (PAUSE | CANCEL)).eq(PAUSE);
     let seen = change_state(f, cells, cell, |seen| {
         let taken_out = seen & !AWAITS_EVENT;
-        f.select(stays(seen), taken_out, (taken_out & !PHASE) | LIVE)
+        f.select(stays(seen), taken_out, (taken_out & !PHASE) | RUNNABLE)
     });
     f.when(is_in_phase(seen, PARKED) & !stays(seen), || push_ready(f, kernel, cells, cell));
 }

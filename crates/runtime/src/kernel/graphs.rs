@@ -149,7 +149,7 @@ impl<'k> GraphRunner<'k> {
                         Order::Relaxed,
                         Scope::Device,
                         self.cells.states.at(cell),
-                        cell_state::LIVE,
+                        cell_state::RUNNABLE,
                     );
                     push_spawned(f, self.kernel, self.cells, cell);
                 });
@@ -268,11 +268,11 @@ impl<'k> GraphRunner<'k> {
         self.fill_arguments(f, instance, (node, ArgKind::Constant));
     }
 
-    /// Makes a node LIVE all of whose predecessors have ended. Arguments that are their results are filled in.
+    /// Makes a node RUNNABLE all of whose predecessors have ended. Arguments that are their results are filled in.
     fn start_node<'b>(self, f: &'b FunctionBuilder<'b>, instance: Instance<'b>, node: U32<'b>) {
         self.fill_arguments(f, instance, (node, ArgKind::Result));
         let cell = instance.base + node;
-        f.atomic_store(Order::Relaxed, Scope::Device, self.cells.states.at(cell), cell_state::LIVE);
+        f.atomic_store(Order::Relaxed, Scope::Device, self.cells.states.at(cell), cell_state::RUNNABLE);
     }
 
     /// Fills the arguments of a node, two at a time. If only results are wanted, pairs without one are left as they are.

@@ -206,7 +206,7 @@ pub(super) fn put_children_at_home<'b>(
     f.forever::<_, U32<'b>>(children, |each, left| {
         f.when(left.eq(0), || each.leave(f.lit(0)));
         let cell = spawn_cell(kernel, word, f.ctz(left));
-        f.atomic_store(Order::Relaxed, Scope::Device, cells.states.at(cell), cell_state::LIVE);
+        f.atomic_store(Order::Relaxed, Scope::Device, cells.states.at(cell), cell_state::RUNNABLE);
         let rest = left & (left - 1u64);
         f.when(rest.eq(0) & !stays, || each.leave(cell + 1));
         home::push_spawned(f, kernel, cells, cell);

@@ -12,7 +12,7 @@
 //!   compare-exchange whether the task waits for them. After that, the children are put at home, and not before: so no
 //!   child ends before it was counted, and everything that the step wrote is seen by its children.
 //! - A child that ends stores its result in the parent's frame, gives its cell back, and takes itself off the count. Whoever
-//!   takes the last child off looks at the parent again: if the parent waits, it is made LIVE and put at home, and if it
+//!   takes the last child off looks at the parent again: if the parent waits, it is made RUNNABLE and put at home, and if it
 //!   has ended, its end becomes known now. Both are compare-exchanges that need a count of zero and the reason for which
 //!   the parent waits, so each happens once, whoever else looks at the parent at the same time.
 //!
@@ -572,7 +572,7 @@ fn take_child_off<'b>(
     cells: &CellBuffers,
     parent: U32<'b>,
 ) -> (Val<'b, bool>, Val<'b, bool>) {
-    use cell_state::{AWAITS_CHILDREN, CHILD_SHIFT, ENDED_BEFORE_CHILDREN, LIVE, PARKED, PAUSE, PHASE};
+    use cell_state::{AWAITS_CHILDREN, CHILD_SHIFT, ENDED_BEFORE_CHILDREN, PARKED, PAUSE, PHASE, RUNNABLE};
     // Pairs with itself and with the change of the state below: whoever takes the last child off sees what all of them
     // wrote.
     let before = f.atomic_sub(Order::AcqRel, Scope::Device, cells.states.at(parent), 1u64 << CHILD_SHIFT);
@@ -583,10 +583,10 @@ fn take_child_off<'b>(
                 is_in_phase(seen, PARKED) & (seen & reason).ne(0) & child_count(seen).eq(0)
             };
             let seen = change_state(f, cells, parent, |seen| {
-                let ended = (seen & !(PHASE | ENDED_BEFORE_CHILDREN)) | LIVE;
+                let ended = (seen & !(PHASE | ENDED_BEFORE_CHILDREN)) | RUNNABLE;
                 let paused = seen & !AWAITS_CHILDREN;
-                let live = f.select((seen & PAUSE).ne(0), paused, (paused & !PHASE) | LIVE);
-                let joined = f.select(waits(seen, AWAITS_CHILDREN), live, seen);
+                let woken = f.select((seen & PAUSE).ne(0), paused, (paused & !PHASE) | RUNNABLE);
+                let joined = f.select(waits(seen, AWAITS_CHILDREN), woken, seen);
                 f.select(waits(seen, ENDED_BEFORE_CHILDREN), ended, joined)
             });
             (waits(seen, ENDED_BEFORE_CHILDREN), waits(seen, AWAITS_CHILDREN) & (seen & PAUSE).eq(0))

@@ -111,7 +111,7 @@ fn record_words() -> String {
 fn cell_words() -> String {
     use cell_state::{
         ASKED, AWAITS_CHILDREN, AWAITS_EVENT, AWAITS_HOST, CANCEL, CHILD_SHIFT, ENDED, ENDED_BEFORE_CHILDREN,
-        GENERATION_SHIFT, HAD_CHILDREN, LIVE, MAX_CHILDREN, NEXT_SHIFT, PARKED, PAUSE, PHASE, RESUMED,
+        GENERATION_SHIFT, HAD_CHILDREN, MAX_CHILDREN, NEXT_SHIFT, PARKED, PAUSE, PHASE, RESUMED, RUNNABLE,
     };
     let bits = |mask: u64| match (mask.trailing_zeros(), 63 - mask.leading_zeros()) {
         (first, last) if first == last => first.to_string(),
@@ -158,8 +158,8 @@ fn cell_words() -> String {
     let phases = [
         (ENDED, "ENDED", "The cell holds no task, or one that has ended."),
         (
-            LIVE,
-            "LIVE",
+            RUNNABLE,
+            "RUNNABLE",
             "The task runs or is ready to run. The cell has arrived at a group, is at its home, or is in a queue.",
         ),
         (

@@ -80,7 +80,7 @@ pub struct CellSnapshot {
     /// How many cells have a task that was submitted and has not ended.
     pub used: u64,
     /// How many tasks run or are ready to run.
-    pub live: u64,
+    pub runnable: u64,
     /// How many tasks wait for the host because they have called `park`.
     pub waiting: u64,
     /// How many tasks wait for their children.
@@ -108,7 +108,7 @@ pub enum TaskState {
     /// The task was submitted. A resumable task has not been taken by the kernel yet; any other task may be running.
     Submitted,
     /// The resumable task runs, or is ready to.
-    Live,
+    Runnable,
     /// The task waits: for the host because it has called `park`, for its children, or for an event.
     Waiting,
     /// The resumable task is paused.
@@ -122,7 +122,7 @@ impl TaskState {
     pub(crate) fn from_cell(word: u64, generation: u32) -> Self {
         let this = (word >> cell_state::GENERATION_SHIFT) as u32 == generation;
         match word & cell_state::PHASE {
-            cell_state::LIVE if this => TaskState::Live,
+            cell_state::RUNNABLE if this => TaskState::Runnable,
             cell_state::PARKED if this && word & cell_state::PAUSE != 0 => TaskState::Paused,
             cell_state::PARKED if this => TaskState::Waiting,
             cell_state::ENDED if this => TaskState::Ended,
@@ -173,7 +173,7 @@ pub(crate) fn snapshot_cells(
     Ok(Some(CellSnapshot {
         total: layout.cell_count().into(),
         used: unfinished.len() as u64,
-        live: in_state(TaskState::Live),
+        runnable: in_state(TaskState::Runnable),
         waiting: because(cell_state::AWAITS_HOST),
         joining: because(cell_state::AWAITS_CHILDREN | cell_state::ENDED_BEFORE_CHILDREN),
         awaiting_events: because(cell_state::AWAITS_EVENT),
@@ -203,8 +203,12 @@ fn ready_counts(spec: &Spec, layout: &Layout, ends: &[u64]) -> Vec<ReadyCount> {
 /// Prints a summary of a few lines for people.
 impl fmt::Display for CellSnapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let CellSnapshot { total, used, live, waiting, paused, joining, awaiting_events, .. } = self;
-        write!(f, "{:<11}{used} of {total} used, {live} live, {waiting} waiting, {paused} paused", "cells")?;
+        let CellSnapshot { total, used, runnable, waiting, paused, joining, awaiting_events, .. } = self;
+        write!(
+            f,
+            "{:<11}{used} of {total} used, {runnable} runnable, {waiting} waiting, {paused} paused",
+            "cells"
+        )?;
         if joining + awaiting_events > 0 {
             write!(f, ", {joining} waiting for children, {awaiting_events} for events")?;
         }

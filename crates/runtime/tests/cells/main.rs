@@ -381,12 +381,12 @@ fn the_host_sees_where_tasks_are() {
             }
         };
         reached(&mut waits, TaskState::Waiting);
-        reached(&mut runs, TaskState::Live);
+        reached(&mut runs, TaskState::Runnable);
         reached(&mut paused, TaskState::Paused);
         let snapshot = session.snapshot().unwrap();
         let cells = snapshot.cells.as_ref().unwrap();
         assert_eq!((cells.total, cells.used), (32, 3), "{shape}");
-        assert_eq!((cells.live, cells.waiting, cells.paused), (1, 1, 1), "{shape}");
+        assert_eq!((cells.runnable, cells.waiting, cells.paused), (1, 1, 1), "{shape}");
         assert!(cells.oldest.is_some(), "{shape}: {cells}");
         assert!(snapshot.to_string().contains("cells      3 of 32 used"), "{snapshot}");
         for ticket in [&mut waits, &mut runs, &mut paused] {

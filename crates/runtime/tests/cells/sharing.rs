@@ -140,7 +140,7 @@ fn cancelled_tasks_of_a_paused_tenant_end_and_the_others_wait() {
         let mut waits = one.submit(Task::new(op("waits")).args([9, 0])).unwrap();
         wait_for(session, 9, 1);
         let cells = || session.snapshot().unwrap().cells.unwrap();
-        while cells().live < 40 {
+        while cells().runnable < 40 {
             std::thread::sleep(Duration::from_micros(100));
         }
         session.pause_tenant(0).unwrap();

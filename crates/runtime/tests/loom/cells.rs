@@ -10,7 +10,7 @@ use super::plan::{Patience, Plain, Plan, holds};
 /// The bits of a cell's state, as in the kernel.
 pub(crate) const PHASE: u64 = 3;
 pub(crate) const ENDED: u64 = 0;
-pub(crate) const LIVE: u64 = 1;
+pub(crate) const RUNNABLE: u64 = 1;
 pub(crate) const PARKED: u64 = 2;
 pub(crate) const CANCEL: u64 = 1 << 4;
 const PAUSE: u64 = 1 << 5;
@@ -73,7 +73,7 @@ impl Cell {
     fn adopt(&self) {
         let seen = self.change("adopt", |seen| {
             let asked = if self.plan.wrong("early asks are lost") { 0 } else { (seen >> NEXT_SHIFT) & ASKED };
-            ((seen >> GENERATION_SHIFT) + 1) << GENERATION_SHIFT | asked | LIVE
+            ((seen >> GENERATION_SHIFT) + 1) << GENERATION_SHIFT | asked | RUNNABLE
         });
         assert_eq!(seen & PHASE, ENDED, "the cell is in use");
         self.words[0].write();
@@ -110,7 +110,7 @@ impl Cell {
                 && !plan.wrong("a resume ends a pause and a park");
             let goes_on = ask == Ask::Cancel || ask == Ask::Resume && !stays;
             let parked =
-                seen & PHASE == PARKED || seen & PHASE == LIVE && plan.wrong("a live cell is queued");
+                seen & PHASE == PARKED || seen & PHASE == RUNNABLE && plan.wrong("a runnable cell is queued");
             parked && goes_on && same_task(seen)
         };
         let seen = self.change("apply", |seen| {
@@ -126,7 +126,7 @@ impl Cell {
                 }
                 ENDED => seen,
                 _ if !same_task(seen) => seen,
-                _ if wakes(seen) => (seen & !(ASKED | PHASE | AWAITS_HOST)) | asks | LIVE,
+                _ if wakes(seen) => (seen & !(ASKED | PHASE | AWAITS_HOST)) | asks | RUNNABLE,
                 _ => told,
             }
         });
@@ -189,7 +189,7 @@ const FIRST_USE: u64 = 1 << GENERATION_SHIFT;
 /// Lets one thread run a task, one apply asks, and one take the cell from the queue. Returns the cell when all of them
 /// have nothing to do any more.
 fn ask_while_it_runs(plan: Plan, asks: &'static [Ask]) -> Arc<Cell> {
-    let cell = Cell::new(plan, FIRST_USE | LIVE);
+    let cell = Cell::new(plan, FIRST_USE | RUNNABLE);
     cell.words[0].write();
     let group = spawn({
         let cell = cell.clone();
@@ -213,7 +213,7 @@ pub(crate) const PASSES: &[&str] = &["park", "apply", "ready", "fill"];
 
 #[test]
 fn a_resume_is_neither_lost_nor_does_it_count_twice() {
-    holds(2, PASSES, &["a resume is not kept", "a live cell is queued"], |plan| {
+    holds(2, PASSES, &["a resume is not kept", "a runnable cell is queued"], |plan| {
         let cell = ask_while_it_runs(plan, &[Ask::Resume]);
         assert_eq!(cell.outcome(), (1, 0, ENDED), "it was resumed once");
     });
@@ -221,7 +221,7 @@ fn a_resume_is_neither_lost_nor_does_it_count_twice() {
 
 #[test]
 fn a_cancelled_task_ends_once() {
-    holds(2, PASSES, &["a live cell is queued"], |plan| {
+    holds(2, PASSES, &["a runnable cell is queued"], |plan| {
         let cell = ask_while_it_runs(plan, &[Ask::Cancel]);
         assert_eq!(cell.outcome(), (0, 1, ENDED));
     });
@@ -320,7 +320,7 @@ pub(crate) const HEED: &[&str] = &["pass ask", "heed ask"];
 #[test]
 fn who_hears_of_an_ask_sees_that_its_task_is_cancelled() {
     holds(2, HEED, &["the count comes before the state"], |plan| {
-        let cell = Arc::new((AtomicU64::new(LIVE), AtomicU64::new(0)));
+        let cell = Arc::new((AtomicU64::new(RUNNABLE), AtomicU64::new(0)));
         let lane = spawn({
             let cell = cell.clone();
             move || {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread::{spawn, yield_now};
 
-use super::cells::{CANCEL, LIVE, PARKED, PHASE};
+use super::cells::{CANCEL, PARKED, PHASE, RUNNABLE};
 use super::plan::{Plain, Plan, holds};
 
 /// The task of a cell is PARKED until an event has come.
@@ -42,7 +42,7 @@ impl Event {
     fn new(plan: Plan, wanted: &[u64]) -> Arc<Self> {
         let word = || AtomicU64::new(0);
         let waiter = |wanted: &u64| Waiter {
-            state: AtomicU64::new(LIVE),
+            state: AtomicU64::new(RUNNABLE),
             words: Plain::several(1),
             wanted: *wanted,
             next: word(),
@@ -138,7 +138,8 @@ impl Event {
                 waiter.words[0].write();
                 let next = waiter.next.load(Ordering::Relaxed);
                 if count >= waiter.wanted || waiter.state.load(Ordering::Relaxed) & CANCEL != 0 {
-                    let seen = self.change("let go", cell, |seen| (seen & !(AWAITS_EVENT | PHASE)) | LIVE);
+                    let seen =
+                        self.change("let go", cell, |seen| (seen & !(AWAITS_EVENT | PHASE)) | RUNNABLE);
                     self.go_on(cell, seen);
                 } else {
                     waiter.next.store(kept.map_or(0, |(first, _)| first), Ordering::Relaxed);

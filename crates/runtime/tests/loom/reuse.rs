@@ -5,7 +5,7 @@ use std::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread::{spawn, yield_now};
 
-use super::cells::{ENDED, GENERATION_SHIFT, LIVE};
+use super::cells::{ENDED, GENERATION_SHIFT, RUNNABLE};
 use super::plan::{Plain, Plan, holds};
 
 /// A cell that is used twice.
@@ -83,7 +83,7 @@ fn a_cell_is_used_again_after_its_task_has_ended() {
                 if number == 2 {
                     cell.take_slot();
                 }
-                cell.adopt(number, LIVE);
+                cell.adopt(number, RUNNABLE);
                 cell.finish(number);
             })
         });
@@ -113,7 +113,7 @@ fn a_cell_is_used_again_after_its_task_was_refused() {
         }
         cell.slot.store(1, plan.order("publish"));
         cell.take_slot();
-        cell.adopt(2, LIVE);
+        cell.adopt(2, RUNNABLE);
         group.join().unwrap();
     });
 }
@@ -126,17 +126,17 @@ pub(crate) const OLDER: &[&str] = &["older"];
 fn a_look_never_sees_the_last_task_of_a_cell_in_its_next_use() {
     holds(2, OLDER, &["the fact stays"], |plan| {
         let cell = UsedCell::new(plan);
-        cell.adopt(1, LIVE);
+        cell.adopt(1, RUNNABLE);
         let group = spawn({
             let cell = cell.clone();
             move || {
                 cell.finish(1);
                 cell.submit_next();
-                cell.adopt(2, LIVE);
+                cell.adopt(2, RUNNABLE);
             }
         });
         let state = cell.state.load(Ordering::Relaxed);
-        if state & LIVE != 0 {
+        if state & RUNNABLE != 0 {
             plan.fence("older");
             let fact = cell.fact.load(Ordering::Relaxed);
             assert!(state >> GENERATION_SHIFT == 1 || fact != 1, "the first task is over");
@@ -152,12 +152,12 @@ pub(crate) const EFFECTS: &[&str] = &["finish", "settle"];
 fn a_fence_comes_after_the_effects_of_tasks_in_cells() {
     holds(2, EFFECTS, &[], |plan| {
         let cell = UsedCell::new(plan);
-        cell.adopt(1, LIVE);
+        cell.adopt(1, RUNNABLE);
         let group = spawn({
             let cell = cell.clone();
             move || cell.finish(1)
         });
-        if cell.state.load(Ordering::Relaxed) & LIVE == 0 {
+        if cell.state.load(Ordering::Relaxed) & RUNNABLE == 0 {
             plan.fence("settle");
             cell.effects[0].read();
         }
@@ -172,12 +172,12 @@ pub(crate) const WAITS: &[&str] = &["over", "wait"];
 #[test]
 fn a_fence_that_waits_for_a_cell_is_woken() {
     holds(3, WAITS, &["one look", "the end is not looked for"], |plan| {
-        let words = Arc::new([LIVE, 0, 0].map(AtomicU64::new));
+        let words = Arc::new([RUNNABLE, 0, 0].map(AtomicU64::new));
         let group = spawn({
             let words = words.clone();
             move || {
                 let [state, waits, news] = &*words;
-                state.fetch_and(!LIVE, plan.order("finish"));
+                state.fetch_and(!RUNNABLE, plan.order("finish"));
                 plan.fence("over");
                 if waits.load(Ordering::Relaxed) != 0 && !plan.wrong("the end is not looked for") {
                     news.fetch_add(1, plan.order("news"));
@@ -185,11 +185,11 @@ fn a_fence_that_waits_for_a_cell_is_woken() {
             }
         });
         let [state, waits, news] = &*words;
-        let mut has_to_wait = state.load(Ordering::Relaxed) & LIVE != 0;
+        let mut has_to_wait = state.load(Ordering::Relaxed) & RUNNABLE != 0;
         if has_to_wait {
             waits.store(1, Ordering::Relaxed);
             plan.fence("wait");
-            has_to_wait = state.load(Ordering::Relaxed) & LIVE != 0 || plan.wrong("one look");
+            has_to_wait = state.load(Ordering::Relaxed) & RUNNABLE != 0 || plan.wrong("one look");
         }
         group.join().unwrap();
         assert!(!has_to_wait || news.load(Ordering::Relaxed) != 0, "the fence waits for ever");

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread::{JoinHandle, spawn};
 
-use super::cells::{CANCEL, LIVE, PARKED, PHASE};
+use super::cells::{CANCEL, PARKED, PHASE, RUNNABLE};
 use super::plan::{Patience, Plain, Plan, holds};
 
 /// More bits of a cell's state, as in the kernel.
@@ -43,7 +43,7 @@ impl Parent {
     fn new(plan: Plan, children: u64) -> Arc<Self> {
         let (resumed, ends) = (AtomicU64::new(0), AtomicU64::new(0));
         let (words, results, end) = (Plain::several(1), Plain::several(2), Plain::several(1));
-        let state = AtomicU64::new(LIVE | children << CHILD_SHIFT);
+        let state = AtomicU64::new(RUNNABLE | children << CHILD_SHIFT);
         Arc::new(Parent { plan, state, words, results, end, resumed, ends })
     }
 
@@ -117,9 +117,9 @@ impl Parent {
         }
         let woken = |seen: u64| {
             if waits(seen, ENDED_BEFORE_CHILDREN) {
-                (seen & !(PHASE | ENDED_BEFORE_CHILDREN)) | LIVE
+                (seen & !(PHASE | ENDED_BEFORE_CHILDREN)) | RUNNABLE
             } else if waits(seen, AWAITS_CHILDREN) {
-                (seen & !(PHASE | AWAITS_CHILDREN)) | LIVE
+                (seen & !(PHASE | AWAITS_CHILDREN)) | RUNNABLE
             } else {
                 seen
             }
@@ -150,7 +150,7 @@ impl Parent {
         };
         let reasons = if plan.wrong("a cancel leaves the reason") { 0 } else { AWAITS_CHILDREN };
         let seen = self.change("apply", |seen| match wakes(seen) {
-            true => (seen & !(PHASE | reasons)) | CANCEL | LIVE,
+            true => (seen & !(PHASE | reasons)) | CANCEL | RUNNABLE,
             false => seen | CANCEL,
         });
         if wakes(seen) {

@@ -314,7 +314,7 @@ fn a_wild_condition_is_not_waited_for(on: &On) {
                 assert_eq!(slot.wait(soon()), Ok(0), "{shape}: the slot has brought its task to the cell");
                 sum += 1;
                 until("the task runs", || Ok(session.view::<u32>(0, "data")?.read(2, 1)?[0] == sum));
-                until("it ends", || Ok(session.snapshot()?.cells.is_some_and(|cells| cells.live == 0)));
+                until("it ends", || Ok(session.snapshot()?.cells.is_some_and(|cells| cells.runnable == 0)));
             }
         }
         for cell in [None, Some(CELLS), Some(FIRST_SPAWNED), Some(FIRST_NODE), Some((1 << 24) - 2)] {
