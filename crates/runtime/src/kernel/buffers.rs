@@ -461,7 +461,7 @@ buffers! {
     EventBuffers {
         counts EventCounts u64 "events" Device Kernel (|p| p.events()) (Zeros)
             "How often each event was signalled.";
-        stirs Stirs u64 "stirs" Device Kernel (|p| p.layout.tenant_count()) (Zeros)
+        cancels Cancels u64 "cancels" Device Kernel (|p| p.layout.tenant_count()) (Zeros)
             "How many tasks of each tenant were cancelled, for those who look after waiting tasks.";
         waiters Waiters u32 "waiters" Device Kernel (|p| p.events()) (Zeros)
             "The first of the cells that wait for each event, one more than its number, or 0 if none waits.";
@@ -475,7 +475,7 @@ buffers! {
             "The words of all graphs. The host copies them there while the kernel runs, and the kernel only reads them.";
         directory GraphDirectory u32 "graphs" Device Kernel (|_| MAX_GRAPHS * entry_word::WORDS) (Zeros)
             "Where each graph begins, and the generation of its number. The host copies this there too.";
-        live LiveGraphs u32 "live_graphs" Device Kernel (|_| MAX_GRAPHS) (Zeros)
+        launches GraphLaunches u32 "graph_launches" Device Kernel (|_| MAX_GRAPHS) (Zeros)
             "How many instances of each graph are under way.";
         free FreeInstances u64 "free_instances" Device Kernel (|p| p.graphs().map_or(0, |graphs| graphs.instances.div_ceil(64))) (GraphInstances)
             "Which instances are free, one bit per instance.";

@@ -52,7 +52,7 @@ pub(super) fn signal_event<'b>(
 /// Wakes the tasks of a tenant that wait for events and were cancelled, after a task or the root of a tree was cancelled.
 pub(super) fn wake_cancelled<'b>(f: &'b FunctionBuilder<'b>, kernel: &KernelContext<'_>, tenant: U32<'b>) {
     let Some((cells, tree, events)) = kernel.events() else { return };
-    f.atomic_add(Order::Release, Scope::Device, events.stirs.at(tenant), 1u64);
+    f.atomic_add(Order::Release, Scope::Device, events.cancels.at(tenant), 1u64);
     // Stands between the cancelling and the look for waiters.
     f.fence(Order::SeqCst, Scope::Device);
     let first = event_number(kernel, tenant, f.lit(0));
@@ -163,7 +163,7 @@ fn wake_waiters<'b>(
         f.when(some.eq(0), || rounds.leave(()));
         // Pairs with the release of whoever has added cells: their words are seen.
         let first = f.atomic_exchange(Order::Acquire, Scope::Device, list, 0);
-        let stirs = read_count(f, events.stirs, tenant);
+        let cancels = read_count(f, events.cancels, tenant);
         let count = read_count(f, events.counts, event);
         let kept = (first, f.lit(0), f.lit(0));
         let (_, kept, last) = f.forever(kept, |walk, (at, kept, last)| {
@@ -191,7 +191,7 @@ fn wake_waiters<'b>(
         // Stands between the list and the second look at the counts.
         f.fence(Order::SeqCst, Scope::Device);
         let same =
-            read_count(f, events.counts, event).eq(count) & read_count(f, events.stirs, tenant).eq(stirs);
+            read_count(f, events.counts, event).eq(count) & read_count(f, events.cancels, tenant).eq(cancels);
         f.when(same, || rounds.leave(()));
     });
 }

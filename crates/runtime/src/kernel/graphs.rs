@@ -191,8 +191,8 @@ impl<'k> GraphRunner<'k> {
     fn count_instance<'b>(self, f: &'b FunctionBuilder<'b>, task: CellTask<'b>) -> Val<'b, bool> {
         let name = self.launched_name(f, task.cell);
         let (number, generation) = (name & (MAX_GRAPHS - 1), name >> GRAPH_BITS);
-        let live = self.buffers.live.at(number);
-        f.atomic_add(Order::Relaxed, Scope::Device, live, 1);
+        let launches = self.buffers.launches.at(number);
+        f.atomic_add(Order::Relaxed, Scope::Device, launches, 1);
         // Stands between the count of instances and the look at the directory.
         f.fence(Order::SeqCst, Scope::System);
         let entry = |word: u32| {
@@ -213,7 +213,7 @@ impl<'k> GraphRunner<'k> {
                 f.store(self.tree.link(task.cell, tree_word::GRAPH), word);
             },
             || {
-                f.atomic_sub(Order::Release, Scope::Device, live, 1);
+                f.atomic_sub(Order::Release, Scope::Device, launches, 1);
                 let code = f.select(there, FaultCode::DENIED.code(), FaultCode::ARGUMENTS.code());
                 let fault = || f.store(self.kernel.shared.faults.at(task.place), code);
                 f.choose(own, || self.run_again(f, task.place), fault);
@@ -381,8 +381,8 @@ impl<'k> GraphRunner<'k> {
                 let bit = f.lit(1u64) << (number & 63);
                 // Pairs with the acquire of whoever takes the instance next.
                 f.atomic_or(Order::Release, Scope::Device, self.buffers.free.at(number >> 6), bit);
-                let live = self.buffers.live.at(self.launched_name(f, cell) & (MAX_GRAPHS - 1));
-                f.atomic_sub(Order::Release, Scope::Device, live, 1);
+                let launches = self.buffers.launches.at(self.launched_name(f, cell) & (MAX_GRAPHS - 1));
+                f.atomic_sub(Order::Release, Scope::Device, launches, 1);
                 let faulty = fault.ne(0) & status.ne(Status::Cancelled.code());
                 let well = status.eq(Status::Done.code());
                 let value = f.select(well, f.cast::<u32>(end >> 32), value);

@@ -296,7 +296,7 @@ steps! {
     "room for" Group  AtomicLoad  "free_cells" Relaxed Device (VERB | SPAWNS) "";
     "list"     Group  AtomicLoad  "waiters" Relaxed Device (LIVE | WAKE | STEPS | EVENTS) "";
     "condition" Group AtomicLoad  "after"   Relaxed System (LIVE | STEPS | EVENTS) "";
-    "launches" Group  AtomicAdd   "live_graphs" Relaxed Device (VERB | GRAPHS) "";
+    "launches" Group  AtomicAdd   "graph_launches" Relaxed Device (VERB | GRAPHS) "";
     "entry"    Group  AtomicLoad  "graphs"  Relaxed Device (VERB | GRAPHS) "";
     "graph"    Group  AtomicLoad  "graph_words" Relaxed Device (LIVE | VERB | STEPS | GRAPHS) "";
     "room for" Group  AtomicLoad  "free_instances" Relaxed Device (VERB | GRAPHS) "";
@@ -316,7 +316,7 @@ steps! {
     "rouse"    Router Fence       ""        SeqCst  Device (FAR | STEPS | EVENTS) "Stands between the count and the look for tasks that wait for it.";
     "apply"    Router AtomicCas   "cells"   AcqRel  Device (FAR | STEPS) "Applies an ask to the state of its cell. If a task has to go on because of it, the words of its cell are seen.";
     "ready"    Router AtomicStore "ready"   Release Device (FAR | STEPS) "Puts a cell into the queue of its tenant and level, after the words of the cell.";
-    "stir"     Router AtomicAdd   "stirs"   Release Device (FAR | STEPS | EVENTS) "Counts a task that was cancelled, after its state was changed.";
+    "count cancel" Router AtomicAdd   "cancels" Release Device (FAR | STEPS | EVENTS) "Counts a task that was cancelled, after its state was changed.";
     "rouse"    Router Fence       ""        SeqCst  Device (FAR | STEPS | EVENTS) "Stands between the cancelling and the look for tasks that wait for an event.";
     "pass ask" Router AtomicStore "applied" Release Device (FAR | STEPS) "Says how many asks were applied, after the states of their cells were changed.";
     "applied"  Router AtomicStore "answers" Release System (FAR | STEPS) "Says how many asks were applied, after they were read.";
@@ -325,7 +325,7 @@ steps! {
     "rouse"    Router Fence       ""        SeqCst  Device (NEAR | KEEPER | STEPS | EVENTS) "The same, by the group that keeps the control words.";
     "apply"    Router AtomicCas   "cells"   AcqRel  Device (NEAR | KEEPER | STEPS) "The same, by the group that keeps the control words.";
     "ready"    Router AtomicStore "ready"   Release Device (NEAR | KEEPER | STEPS) "The same, by the group that keeps the control words.";
-    "stir"     Router AtomicAdd   "stirs"   Release Device (NEAR | KEEPER | STEPS | EVENTS) "The same, by the group that keeps the control words.";
+    "count cancel" Router AtomicAdd   "cancels" Release Device (NEAR | KEEPER | STEPS | EVENTS) "The same, by the group that keeps the control words.";
     "rouse"    Router Fence       ""        SeqCst  Device (NEAR | KEEPER | STEPS | EVENTS) "The same, by the group that keeps the control words.";
     "pass ask" Router AtomicStore "applied" Release Device (NEAR | KEEPER | STEPS) "The same, by the group that keeps the control words.";
     "applied"  Router AtomicStore "answers" Release System (NEAR | KEEPER | STEPS) "The same, by the group that keeps the control words.";
@@ -376,7 +376,7 @@ steps! {
     "rouse"    Group  Fence       ""        SeqCst  Device (NEAR | OWN | STEPS | EVENTS) "The same, by the first group where none keeps the control words.";
     "apply"    Group  AtomicCas   "cells"   AcqRel  Device (NEAR | OWN | STEPS) "The same, by the first group where none keeps the control words.";
     "ready"    Group  AtomicStore "ready"   Release Device (NEAR | OWN | STEPS) "The same, by the first group where none keeps the control words.";
-    "stir"     Group  AtomicAdd   "stirs"   Release Device (NEAR | OWN | STEPS | EVENTS) "The same, by the first group where none keeps the control words.";
+    "count cancel" Group  AtomicAdd   "cancels" Release Device (NEAR | OWN | STEPS | EVENTS) "The same, by the first group where none keeps the control words.";
     "rouse"    Group  Fence       ""        SeqCst  Device (NEAR | OWN | STEPS | EVENTS) "The same, by the first group where none keeps the control words.";
     "pass ask" Group  AtomicStore "applied" Release Device (NEAR | OWN | STEPS) "The same, by the first group where none keeps the control words.";
     "applied"  Group  AtomicStore "answers" Release System (NEAR | OWN | STEPS) "The same, by the first group where none keeps the control words.";
@@ -415,7 +415,7 @@ steps! {
     "childless" Group  AtomicLoad  "cells"   Acquire Device (LIVE | STEPS | TREES | LANE_STEPS) "Finds whether a task that ends has children left. If it has none, it ends after what they did.";
     "keep end" Group  AtomicCas   "cells"   AcqRel  Device (LIVE | STEPS | TREES | LANE_STEPS) "Puts a task aside that has ended and whose children have not, after what it ends with.";
     "free run" Group  AtomicOr    "free_instances" Release Device (LIVE | STEPS | TREES | LANE_STEPS | GRAPHS) "Gives the cells of all nodes of a graph back, after their results were read.";
-    "launched" Group  AtomicSub   "live_graphs" Release Device (LIVE | STEPS | TREES | LANE_STEPS | GRAPHS) "Takes a launch off the count, after the last look at the words of its graph.";
+    "launched" Group  AtomicSub   "graph_launches" Release Device (LIVE | STEPS | TREES | LANE_STEPS | GRAPHS) "Takes a launch off the count, after the last look at the words of its graph.";
     "finish"   Group  AtomicAnd   "cells"   AcqRel  Device (LIVE | STEPS | TREES | LANE_STEPS) "Ends the task of a cell, after the words of the cell.";
     "over"     Group  Fence       ""        SeqCst  System (LIVE | STEPS | TREES | LANE_STEPS) "Stands between the effects of a task and its record, and between the end of its cell and the look for a fence that waits for it.";
     "news"     Group  AtomicAdd   "front"   AcqRel  Device (LIVE | STEPS | TREES | LANE_STEPS | FENCES | MARKS) "Counts one more reason to follow the marks of a stripe, because a fence there waits for a cell.";
@@ -438,7 +438,7 @@ steps! {
     "childless" Group  AtomicLoad  "cells"   Acquire Device (LIVE | STEPS | TREES | GROUP_STEPS) "The same, for a group-wide task.";
     "keep end" Group  AtomicCas   "cells"   AcqRel  Device (LIVE | STEPS | TREES | GROUP_STEPS) "The same, for a group-wide task.";
     "free run" Group  AtomicOr    "free_instances" Release Device (LIVE | STEPS | TREES | GROUP_STEPS | GRAPHS) "The same, for a group-wide task.";
-    "launched" Group  AtomicSub   "live_graphs" Release Device (LIVE | STEPS | TREES | GROUP_STEPS | GRAPHS) "The same, for a group-wide task.";
+    "launched" Group  AtomicSub   "graph_launches" Release Device (LIVE | STEPS | TREES | GROUP_STEPS | GRAPHS) "The same, for a group-wide task.";
     "finish"   Group  AtomicAnd   "cells"   AcqRel  Device (LIVE | STEPS | TREES | GROUP_STEPS) "The same, for a group-wide task.";
     "over"     Group  Fence       ""        SeqCst  System (LIVE | STEPS | TREES | GROUP_STEPS) "The same, for a group-wide task.";
     "news"     Group  AtomicAdd   "front"   AcqRel  Device (LIVE | STEPS | TREES | GROUP_STEPS | FENCES | MARKS) "The same, for a group-wide task.";
@@ -461,21 +461,21 @@ steps! {
     "front"    Group  AtomicStore "front"   Release Device (FAR | DRAIN | FOLLOW | FENCES | FOLLOWS) "Stores the frontier, after the marks below it were read.";
     "quiet"    Group  AtomicSub   "front"   AcqRel  Device (FAR | DRAIN | FOLLOW | FENCES | FOLLOWS) "Counts off the marks that were seen. The next group that follows the marks sees the frontier.";
     "unlist"   Group  AtomicExchange "waiters" Acquire Device (WAKE | EVENTS) "Takes the whole list of tasks that wait for an event, and then sees the words of their cells.";
-    "stirred"  Group  AtomicLoad  "stirs"   Acquire Device (WAKE | EVENTS) "Loads how many tasks of the tenant were cancelled, and then sees their states.";
+    "see cancel" Group  AtomicLoad  "cancels" Acquire Device (WAKE | EVENTS) "Loads how many tasks of the tenant were cancelled, and then sees their states.";
     "come"     Group  AtomicLoad  "events"  Acquire Device (WAKE | EVENTS) "Loads the count. The tasks that it wakes see what was done before the signal.";
     "let go"   Group  AtomicCas   "cells"   AcqRel  Device (WAKE | EVENTS) "Makes a task go on that need not wait any longer.";
     "ready"    Group  AtomicStore "ready"   Release Device (WAKE | EVENTS) "Puts it into its queue, after the words of its cell.";
     "enlist"   Group  AtomicCas   "waiters" Release Device (WAKE | EVENTS) "Puts the others back, after the words of their cells.";
     "again"    Group  Fence       ""        SeqCst  Device (WAKE | EVENTS) "Stands between the list and the second look at both counts.";
     "come"     Group  AtomicLoad  "events"  Acquire Device (WAKE | EVENTS) "Looks at the count again, because whoever has signalled meanwhile has found no list.";
-    "stirred"  Group  AtomicLoad  "stirs"   Acquire Device (WAKE | EVENTS) "The same, for whoever has cancelled a task meanwhile.";
+    "see cancel" Group  AtomicLoad  "cancels" Acquire Device (WAKE | EVENTS) "The same, for whoever has cancelled a task meanwhile.";
     "reserve"  Group  AtomicCas   "free_cells" Acquire Device (VERB | SPAWNS) "Takes free cells for children. What their last tasks did was before.";
     "signal"   Group  AtomicAdd   "events"  Release Device (VERB | EVENTS) "Raises the count of an event, after everything that the task has done before.";
     "rouse"    Group  Fence       ""        SeqCst  Device (VERB | EVENTS) "Stands between the count and the look for tasks that wait for it.";
     "look up"  Group  Fence       ""        SeqCst  System (VERB | GRAPHS) "Stands between the count of launches of a graph and the look at the directory.";
     "found"    Group  Fence       ""        Acquire System (VERB | GRAPHS) "Follows the place of a graph in the directory, and then sees its generation and its words.";
     "take run" Group  AtomicCas   "free_instances" Acquire Device (VERB | GRAPHS) "Takes the cells for all nodes of a graph. What their last tasks did was before.";
-    "launched" Group  AtomicSub   "live_graphs" Release Device (VERB | GRAPHS) "Takes a launch off the count that has to wait or has a fault, after the last look at the words of its graph.";
+    "launched" Group  AtomicSub   "graph_launches" Release Device (VERB | GRAPHS) "Takes a launch off the count that has to wait or has a fault, after the last look at the words of its graph.";
     "ready"    Group  AtomicStore "ready"   Release Device (VERB | GRAPHS) "Puts a node without predecessors into a queue if too many cells have arrived at home, after the words of its cell.";
     "leave"    Group  AtomicAdd   "front"   AcqRel  Device (DRAIN) "Says that a group has counted its last task. The last group to leave has seen all counts and reports them to the host.";
 }

@@ -191,9 +191,9 @@ impl Session {
         fence(Ordering::SeqCst);
         let mut backoff = PollBackoff::default();
         loop {
-            let mut live = [0u32];
-            self.memory.blocks.need(BufferId::LiveGraphs)?.download(number as usize, &mut live)?;
-            if live[0] == 0 || !self.rings().state.is_running() {
+            let mut launches = [0u32];
+            self.memory.blocks.need(BufferId::GraphLaunches)?.download(number as usize, &mut launches)?;
+            if launches[0] == 0 || !self.rings().state.is_running() {
                 // Pairs with the release of the last launch to end: it has read the words that may be written again now.
                 fence(Ordering::Acquire);
                 let mut places = self.graphs.lock();
@@ -204,7 +204,7 @@ impl Session {
                 return Ok(());
             }
             if deadline == Deadline::Now || backoff.is_slow() && deadline.has_passed() {
-                return Err(Error::Late { left: live[0].into() });
+                return Err(Error::Late { left: launches[0].into() });
             }
             if backoff.is_slow() {
                 self.served.check_for_end();

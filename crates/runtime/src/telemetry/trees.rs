@@ -92,7 +92,7 @@ pub(super) fn snapshot_trees(
 
 /// Counts the launches of all graphs that are under way.
 fn count_launches(memories: &BufferMemories) -> Result<u64, Error> {
-    let memory = memories.need(BufferId::LiveGraphs)?;
+    let memory = memories.need(BufferId::GraphLaunches)?;
     let mut counts = vec![0u32; memory.len()];
     memory.download(0, &mut counts)?;
     Ok(counts.into_iter().map(u64::from).sum())

@@ -29,7 +29,7 @@ struct Event {
     plan: Plan,
     count: AtomicU64,
     /// How many tasks were cancelled.
-    stirs: AtomicU64,
+    cancels: AtomicU64,
     /// The first cell of the list, and one more.
     list: AtomicU64,
     waiters: Vec<Waiter>,
@@ -49,9 +49,9 @@ impl Event {
             woken: word(),
         };
         let waiters = wanted.iter().map(waiter).collect();
-        let (count, stirs, list) = (word(), word(), word());
+        let (count, cancels, list) = (word(), word(), word());
         let most = wanted.iter().max().map_or(0, |most| *most as usize);
-        Arc::new(Event { plan, count, stirs, list, waiters, written: Plain::several(most) })
+        Arc::new(Event { plan, count, cancels, list, waiters, written: Plain::several(most) })
     }
 
     fn change(&self, step: &str, cell: usize, change: impl Fn(u64) -> u64) -> u64 {
@@ -112,7 +112,7 @@ impl Event {
     /// Cancels the task of a cell.
     fn cancel(&self, cell: usize) {
         self.change("apply", cell, |seen| seen | CANCEL);
-        self.stirs.fetch_add(1, self.plan.order("stir"));
+        self.cancels.fetch_add(1, self.plan.order("count cancel"));
         self.plan.fence("rouse");
         self.wake();
     }
@@ -129,7 +129,7 @@ impl Event {
                 true => self.list.load(Ordering::Acquire),
                 false => self.list.swap(0, plan.order("unlist")),
             };
-            let stirs = self.stirs.load(plan.order("stirred"));
+            let cancels = self.cancels.load(plan.order("see cancel"));
             let count = self.count.load(plan.order("come"));
             let mut kept: Option<(u64, usize)> = None;
             while at != 0 {
@@ -151,7 +151,8 @@ impl Event {
             self.enlist(first, last);
             plan.fence("again");
             let same = self.count.load(plan.order("come")) == count
-                && (self.stirs.load(plan.order("stirred")) == stirs || plan.wrong("stirs are not looked at"));
+                && (self.cancels.load(plan.order("see cancel")) == cancels
+                    || plan.wrong("cancels are not looked at"));
             if same || plan.wrong("whoever holds the list looks once") {
                 return;
             }
@@ -229,11 +230,11 @@ fn those_that_are_put_back_are_woken_later() {
 }
 
 /// The steps of whoever holds the list while a task is cancelled.
-pub(crate) const STIR: &[&str] = &["stir", "stirred", "rouse", "again"];
+pub(crate) const CANCELS: &[&str] = &["count cancel", "see cancel", "rouse", "again"];
 
 #[test]
 fn a_cancel_that_finds_the_list_taken_is_not_lost() {
-    holds(3, STIR, &["stirs are not looked at"], |plan| {
+    holds(3, CANCELS, &["cancels are not looked at"], |plan| {
         let event = Event::new(plan, &[2]);
         event.wait(0);
         let signaller = spawn({

@@ -44,7 +44,7 @@ fn every_order_is_needed() {
         drain::LEAVE,
         event::SIGNAL,
         event::HOLD,
-        event::STIR,
+        event::CANCELS,
         event::AFTER,
         near::LAPS,
         near::COPIES,
