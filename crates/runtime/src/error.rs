@@ -6,6 +6,7 @@ use std::time::Duration;
 use pelton_device::{DeviceError, LaunchOutcome};
 
 use crate::graph::GraphError;
+use crate::kernel::graphs::MAX_GRAPHS;
 use crate::kernel::{AssembleError, Tenant, TenantId, UnknownOpcode, why_missing};
 use crate::protocol::{Malformed, Opcode, Priority, TaskFault};
 
@@ -61,32 +62,48 @@ pub enum Error {
     #[error("{found} start positions were given for a session of {stripes} stripes; give one per stripe")]
     StartCount { found: usize, stripes: usize },
     /// Something is wrong with a graph.
-    #[error(transparent)]
-    Graph(#[from] GraphError),
-    /// A graph has more nodes than the session allows.
-    #[error(
-        "graph {name:?} has {found} nodes, and this session takes graphs of up to {most} (`Spec::graph_nodes`)"
-    )]
+    #[error("graph {name:?}: {source}")]
+    Graph {
+        /// The name of the graph.
+        name: String,
+        /// What is wrong with it.
+        source: GraphError,
+    },
+    /// A graph has more nodes than the session allows, or the session has no room for graphs at all.
+    #[error("{}", too_large_graph(name, *found, *most))]
     GraphSize {
         /// The name of the graph.
         name: String,
         /// How many nodes it has.
         found: usize,
-        /// How many nodes a graph may have.
+        /// How many nodes a graph may have, or 0 if the session has no room for graphs.
         most: u32,
     },
-    /// There is no room for another graph.
+    /// The session has as many graphs as it can have.
     #[error(
-        "there is no room for graph {name:?}, which has {words} words; remove another one, or launch with larger `Spec::graph_nodes`"
+        "graph {name:?} cannot be added, because the session has {most} graphs already, which is the most that it can have; \
+         remove one first (`Session::remove_graph`)",
+        most = MAX_GRAPHS
+    )]
+    TooManyGraphs {
+        /// The name of the graph.
+        name: String,
+    },
+    /// The session's memory for graphs has no room for another graph.
+    #[error(
+        "there is no room for graph {name:?}, which needs {words} words of memory in one piece, and the largest free piece has {free}; \
+         remove other graphs first (`Session::remove_graph`), or launch with a larger `Spec::graph_nodes`"
     )]
     GraphRoom {
         /// The name of the graph.
         name: String,
         /// How many words it has.
-        words: usize,
+        words: u32,
+        /// How many words the largest free piece of the memory for graphs has.
+        free: u32,
     },
     /// A launch gives too many or too few parameters.
-    #[error("graph {name:?} has {wanted} parameters, and {found} were given")]
+    #[error("graph {name:?} has {}, and {found} {} given", parameter_count(*wanted), if *found == 1 { "was" } else { "were" })]
     GraphParameters {
         /// The name of the graph.
         name: String,
@@ -96,7 +113,7 @@ pub enum Error {
         wanted: u32,
     },
     /// A tenant has no event of this number.
-    #[error("there is no event {event}: each tenant has {events} (`Spec::events`)")]
+    #[error("{}", no_event(*event, *events))]
     UnknownEvent {
         /// The number that was asked for.
         event: u32,
@@ -104,7 +121,7 @@ pub enum Error {
         events: u32,
     },
     /// A ticket or a graph was given to a session that it does not belong to.
-    #[error("it belongs to another session")]
+    #[error("the ticket or graph belongs to another session, and only that session can answer for it")]
     OtherSession,
     /// Some tasks had not ended when the deadline passed. They may be waited for again.
     #[error("{left} tasks had not ended by the deadline")]
@@ -273,7 +290,7 @@ pub enum SubmitError {
     )]
     TooManyResumable { wanted: u64, cells: u64 },
     /// A task is to wait for an event that its tenant does not have.
-    #[error("there is no event {event}: each tenant has {events} (`Spec::events`)")]
+    #[error("{}", no_event(*event, *events))]
     UnknownEvent { event: u32, events: u32 },
     /// A task of this opcode cannot wait for an event.
     #[error("{0} cannot wait for an event, because it is run as soon as the kernel finds it")]
@@ -347,6 +364,46 @@ pub enum TaskError {
     /// The task has not ended yet. It may be waited for again.
     #[error("the task has not ended yet")]
     Late,
+}
+
+/// Says that an event does not exist, and what gives a session events.
+fn no_event(event: u32, events: u32) -> String {
+    match events {
+        0 => format!(
+            "there is no event {event}, because there are no events here: a session has as many per tenant as `Spec::events` \
+             says, and a drained batch has none"
+        ),
+        1 => format!("there is no event {event}: each tenant has only event 0 (`Spec::events`)"),
+        events => {
+            format!(
+                "there is no event {event}: each tenant has the events 0 to {} (`Spec::events`)",
+                events - 1
+            )
+        }
+    }
+}
+
+/// Says that a graph is larger than those that a session takes.
+fn too_large_graph(name: &str, found: usize, most: u32) -> String {
+    match most {
+        0 => format!(
+            "graph {name:?} cannot be added, because this session has no room for graphs; launch with `Spec::graph_nodes` of at \
+             least {found}, which is how many nodes the graph has"
+        ),
+        most => format!(
+            "graph {name:?} has {found} nodes, and this session takes graphs of up to {most}; launch with a larger \
+             `Spec::graph_nodes`"
+        ),
+    }
+}
+
+/// A number of parameters in words.
+fn parameter_count(count: u32) -> String {
+    match count {
+        0 => "no parameters".into(),
+        1 => "1 parameter".into(),
+        count => format!("{count} parameters"),
+    }
 }
 
 /// Says how many steps had begun, if any had.

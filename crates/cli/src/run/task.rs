@@ -464,7 +464,7 @@ mod tests {
         for (line, why) in [
             (r#"{"op": 8, "graph": "sum"}"#, "a task has an `op` or a `graph`, not both"),
             (r#"{"graph": "smu", "args": [1, 2]}"#, "there is no graph `smu`; did you mean sum?"),
-            (r#"{"graph": "sum", "args": [1]}"#, "graph \"sum\" has 2 parameters, and 1 were given"),
+            (r#"{"graph": "sum", "args": [1]}"#, "graph \"sum\" has 2 parameters, and 1 was given"),
             (r#"{"op": "LAUNCH_GRAPH", "args": [0]}"#, "a graph is launched by its name: "),
             (r#"{"op": 65531}"#, "a graph is launched by its name: "),
             (

@@ -99,20 +99,24 @@ impl GraphPlaces {
         self.used.get(at).is_some_and(|(_, len)| *len > 0) && self.generations[at] == graph.generation
     }
 
-    /// Finds room for a graph of so many words. Returns its number and its first word.
-    fn take(&mut self, count: u32, words: u32) -> Option<(u32, u32)> {
+    /// Finds room for a graph that has `count` words among all `words` for graphs. Returns its number and its first word.
+    fn take(&mut self, name: &str, count: u32, words: u32) -> Result<(u32, u32), Error> {
+        let number = self.used.iter().position(|(_, len)| *len == 0).unwrap_or(self.used.len());
+        if number >= MAX_GRAPHS as usize {
+            return Err(Error::TooManyGraphs { name: name.into() });
+        }
         let mut taken: Vec<(u32, u32)> = self.used.iter().copied().filter(|(_, len)| *len > 0).collect();
         taken.sort_unstable();
-        let mut first = 0;
-        for (at, len) in taken {
-            if at - first >= count {
+        let (mut first, mut largest) = (0, 0);
+        for (at, len) in taken.into_iter().chain([(words, 0)]) {
+            largest = largest.max(at - first);
+            if largest >= count {
                 break;
             }
             first = at + len;
         }
-        let number = self.used.iter().position(|(_, len)| *len == 0).unwrap_or(self.used.len());
-        if words - first < count || number >= MAX_GRAPHS as usize {
-            return None;
+        if largest < count {
+            return Err(Error::GraphRoom { name: name.into(), words: count, free: largest });
         }
         if number == self.used.len() {
             self.used.push((0, 0));
@@ -120,7 +124,7 @@ impl GraphPlaces {
         }
         self.used[number] = (first, count);
         self.generations[number] = (self.generations[number] + 1) & (u32::MAX >> GRAPH_BITS);
-        Some((number as u32, first))
+        Ok((number as u32, first))
     }
 }
 
@@ -131,12 +135,12 @@ impl Session {
     /// # Errors
     ///
     /// [`Error::UnknownTenant`]; [`Error::Graph`] if something is wrong with the graph; [`Error::GraphSize`] if it has more
-    /// nodes than this session allows, and [`Error::GraphRoom`] if there is no room for it; [`Error::Device`] if it cannot be
+    /// nodes than this session allows; [`Error::TooManyGraphs`] and [`Error::GraphRoom`] if there is no room for it; [`Error::Device`] if it cannot be
     /// copied to the device.
     pub fn add_graph(&self, tenant: TenantId, graph: &Graph) -> Result<SessionGraph, Error> {
         self.check_tenant(tenant)?;
-        let checked = graph.check(&self.kernel().spec)?;
         let (found, name) = (graph.nodes.len(), || graph.name.clone());
+        let checked = graph.check(&self.kernel().spec).map_err(|source| Error::Graph { name: name(), source })?;
         let layout = self.rings().layout.trees.and_then(|trees| trees.graphs);
         let Some(layout) = layout.filter(|layout| found <= layout.nodes as usize) else {
             let most = layout.map_or(0, |layout| layout.nodes);
@@ -145,8 +149,7 @@ impl Session {
         let mut words = checked.words().to_vec();
         words[graph::TENANT as usize] = tenant;
         let mut places = self.graphs.lock();
-        let room = places.take(words.len() as u32, layout.words);
-        let (number, first) = room.ok_or_else(|| Error::GraphRoom { name: name(), words: words.len() })?;
+        let (number, first) = places.take(&graph.name, words.len() as u32, layout.words)?;
         let generation = places.generations[number as usize];
         let copied = self.copy_words(BufferId::GraphWords, first, &words);
         let copied = copied.and_then(|()| self.set_entry(number, entry_word::GENERATION, generation));

@@ -91,13 +91,20 @@ fn tasks_begin_after_an_event(session: &Session, event: u32, shape: &str) {
     producer.submit_all(span).unwrap().wait(LONG).unwrap();
     let unknown = SubmitError::UnknownEvent { event: 6, events: 6 };
     assert_eq!(producer.submit(add.after(6, 1)).map(drop), Err(unknown), "{shape}");
-    assert!(session.signal(0, 6, 1).unwrap_err().to_string().contains("there is no event 6"));
+    let error = session.signal(0, 6, 1).unwrap_err().to_string();
+    assert_eq!(error, "there is no event 6: each tenant has the events 0 to 5 (`Spec::events`)", "{shape}");
     for op in [Opcode::SIGNAL, Opcode::PRINTF, Opcode::BATCH_FENCE, Opcode::PACKED_SLOT] {
         let refused = producer.submit(Task::new(op).after(event, 1)).map(drop);
         assert_eq!(refused, Err(SubmitError::CannotWait(op)), "{shape}");
     }
     let drained = Batch::new().push(0, add.after(0, 1));
-    assert_eq!(drained, Err(SubmitError::UnknownEvent { event: 0, events: 0 }), "{shape}: it has no events");
+    let none = SubmitError::UnknownEvent { event: 0, events: 0 };
+    assert_eq!(drained, Err(none), "{shape}: it has no events");
+    assert_eq!(
+        none.to_string(),
+        "there is no event 0, because there are no events here: a session has as many per tenant as `Spec::events` says, and a \
+         drained batch has none"
+    );
     for task in [Task::new(Opcode::SIGNAL), Task::new(session.opcode("signaller").unwrap())] {
         let end = producer.submit(task.args([6, 1])).unwrap().wait(LONG);
         assert_eq!(fault_code(end), Some(FaultCode::ARGUMENTS), "{shape}");

@@ -229,7 +229,7 @@ fn graphs_are_removed_and_replaced(session: &Session, shape: &str) {
         Ok(mixed([1, 1, 1])),
         "{shape}"
     );
-    assert!(second.launch(&[1]).unwrap_err().to_string().contains("has 0 parameters, and 1 were given"));
+    assert!(second.launch(&[1]).unwrap_err().to_string().contains("has no parameters, and 1 was given"));
     session.remove_graph(&first, LONG).unwrap();
     session.remove_graph(&second, LONG).unwrap();
     let mut large = Graph::new("large", 0);
@@ -238,4 +238,58 @@ fn graphs_are_removed_and_replaced(session: &Session, shape: &str) {
     }
     let error = session.add_graph(0, &large).unwrap_err().to_string();
     assert!(error.contains("has 201 nodes, and this session takes graphs of up to 200"), "{error}");
+}
+
+#[test]
+fn graphs_that_cannot_be_added_say_why() {
+    let device = pelton::device::open("cpu").unwrap();
+    let one = |name: &str| {
+        let mut graph = Graph::new(name, 0);
+        graph.node("only", "NOP", []);
+        graph
+    };
+    let without = Session::launch(&device, &Spec::default()).unwrap();
+    assert_eq!(
+        without.add_graph(0, &one("g")).unwrap_err().to_string(),
+        "graph \"g\" cannot be added, because this session has no room for graphs; launch with `Spec::graph_nodes` of at \
+         least 1, which is how many nodes the graph has"
+    );
+    let session = Session::launch(&device, &Spec::default().graph_nodes(1)).unwrap();
+    let empty = session.add_graph(0, &Graph::new("empty", 0)).unwrap_err();
+    assert_eq!(empty.to_string(), "graph \"empty\": the graph has no nodes");
+    let taken: Vec<_> = (0..1024).map(|k| session.add_graph(0, &one(&format!("g{k}"))).unwrap()).collect();
+    assert_eq!(
+        session.add_graph(0, &one("last")).unwrap_err().to_string(),
+        "graph \"last\" cannot be added, because the session has 1024 graphs already, which is the most that it can have; \
+         remove one first (`Session::remove_graph`)"
+    );
+    session.remove_graph(&taken[500], LONG).unwrap();
+    session.add_graph(0, &one("last")).unwrap();
+}
+
+/// Room that was given back between others is used again, and an error says how large the largest piece of it is.
+#[test]
+fn the_memory_for_graphs_is_limited() {
+    let device = pelton::device::open("cpu").unwrap();
+    let graph_of = |nodes: u32| {
+        let mut graph = Graph::new("large", 0);
+        for node in 0..nodes {
+            graph.node(format!("n{node}"), "NOP", []);
+        }
+        graph
+    };
+    let session = Session::launch(&device, &Spec::default().graph_nodes(1000)).unwrap();
+    let mut taken = Vec::new();
+    let full = loop {
+        match session.add_graph(0, &graph_of(1000)) {
+            Ok(graph) => taken.push(graph),
+            Err(error) => break error,
+        }
+    };
+    let pelton::Error::GraphRoom { words, free, .. } = full else { panic!("{full}") };
+    assert!(free < words, "{full}");
+    let said = format!("needs {words} words of memory in one piece, and the largest free piece has {free}; ");
+    assert!(full.to_string().contains(&said), "{full}");
+    session.remove_graph(&taken[1], LONG).unwrap();
+    session.add_graph(0, &graph_of(1000)).unwrap();
 }
