@@ -53,7 +53,8 @@ pub struct Tenant {
     /// disables the tenant.
     pub mask: u32,
     /// How many tasks the tenant may start before it needs more credit, at most [`Tenant::MAX_QUOTA`]. 0 means no
-    /// limit.
+    /// limit. Spawned tasks count like those that are submitted. The launch of a graph counts as one task, however many
+    /// nodes the graph has.
     pub quota: u32,
     /// The tenant's share of the tasks that run, relative to the weights of other tenants. It is at least 1 and at most
     /// [`Tenant::MAX_WEIGHT`]. A tenant that states none has weight 1.
@@ -109,7 +110,7 @@ impl Tenant {
     }
 
     /// Sets how many tasks the tenant may start before it needs more credit, at most [`Tenant::MAX_QUOTA`]. 0 means no
-    /// limit.
+    /// limit. The field `quota` says what counts as a task.
     pub fn quota(self, quota: u32) -> Self {
         Tenant { quota, ..self }
     }

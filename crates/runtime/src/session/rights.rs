@@ -8,7 +8,7 @@
 //!
 //! **Credit.** A tenant may have a quota. Each of its tasks is then charged when it begins. When as many tasks have
 //! been charged as the quota says, further tasks wait until there is more credit. A packed slot counts as one task,
-//! whatever it holds. Tasks that begin while there is no quota are not charged.
+//! whatever it holds, and so does the launch of a graph. Spawned tasks are charged when room for them is reserved. Tasks that begin while there is no quota are not charged.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard};
@@ -208,6 +208,7 @@ impl Session {
     /// Sets how many tasks may be charged to a tenant in all, counted from the launch of the session. A quota of 0
     /// lifts the limit.
     ///
+    /// [`Tenant::quota`](crate::Tenant::quota()) says what counts as a task.
     /// Only tasks that begin while there is a quota are charged, so a tenant that never had one starts with all of
     /// `quota`. To give a tenant more credit whatever it has used, use [`grant`](Session::grant). When this returns, no
     /// task that is submitted afterwards begins under the old quota.

@@ -303,6 +303,19 @@ fn spawned_tasks_count_against_the_quota() {
 }
 
 #[test]
+fn a_launch_counts_as_one_task_against_the_quota() {
+    let device = pelton::device::open("cpu").unwrap();
+    let spec = Spec::default().graph_nodes(8).tenant(Tenant::new(0).quota(2));
+    let session = Session::launch(&device, &spec).unwrap();
+    let mut graph = pelton::Graph::new("adds", 0);
+    (0..8).for_each(|k| _ = graph.node(format!("n{k}"), "ATOMIC_ADD", [1.into(), 0.into()]));
+    let launch = session.add_graph(0, &graph).unwrap().launch(&[]).unwrap();
+    let mut producer = session.producer(0).unwrap();
+    producer.submit(launch).unwrap().wait(LONG).unwrap();
+    assert_eq!((element(&session, 0), session.credit(0).unwrap()), (8, Some(1)));
+}
+
+#[test]
 fn misuse_of_children_is_a_fault() {
     let reserve = |count: u32, spawns: u32| {
         Handler::lane_wide(move |task| {
