@@ -242,8 +242,8 @@ fn waiting_in_vain_is_an_error() {
     }
 }
 
-/// The input waits for tasks that wait for a later line: because of a fence, because all cells are taken, or because results
-/// that are written in the order of the input fill the ring.
+/// The input waits for tasks that wait for a later line: because of a fence, because all cells are taken, or because
+/// results that are written in the order of the input fill the ring.
 #[test]
 fn waiting_for_a_line_that_is_not_read_is_an_error() {
     let waits =

@@ -1,12 +1,16 @@
 //! Cells that have arrived at a group and have no place at home yet, in kernels whose tasks make or await others.
 //!
-//! What a group has spawned last it runs first, so a tree is worked off in depth, and the number
-//! of cells that a tree needs at once grows with its depth and not with its width. A group keeps cells that have *arrived*
-//! and have no place at home yet, and mostly fills free places from these. After every `TURNS_AT_HOME` turns, it gives half of
-//! them to the queues, those that have arrived first, and what waits in queues comes first for one turn. So whatever has
-//! arrived is in a queue after a few such turns, if it has not run before, and queues are served in order. If cells of
-//! another tenant or level wait in queues, everything that has arrived goes there, so that weights and levels decide. While
-//! other groups are idle, a group gives half of what has arrived to the queues at every turn.
+//! A group runs first what it has spawned last. So a tree is worked off in depth, and the number of cells that it needs
+//! at once grows with its depth and not with its width. For this, the group keeps a list of the cells that have
+//! *arrived* and have no place at home yet, and mostly fills free places from the end of this list. The rest of the
+//! list must not wait for ever, and other groups need work too:
+//!
+//! - After every `TURNS_AT_HOME` turns, the group gives half of the list to the queues, namely the cells that have
+//!   arrived first. In the next turn, it takes cells from the queues before those of the list. So within a few such
+//!   turns, every cell that has arrived is either at home or in a queue, and queues are served in order.
+//! - If cells of another tenant or level wait in queues, the group gives the whole list to the queues, so that
+//!   weights and levels decide what runs next.
+//! - While other groups are idle, the group gives half of the list to the queues at every turn.
 
 use pelton_ir::builder::{FunctionBuilder, Val};
 use pelton_ir::types::{Order, Scope};
@@ -25,8 +29,8 @@ impl TreeContext {
 }
 
 impl CellServer<'_> {
-    /// Chooses the queue from which cells are taken, and how many, beside the cells that have arrived. Decides what is shared
-    /// at the end of this turn. One lane does this.
+    /// Chooses the queue from which cells are taken, and how many, beside the cells that have arrived. Decides what is
+    /// shared at the end of this turn. One lane does this.
     pub(super) fn choose_queue_beside_arrivals<'b>(
         self,
         f: &'b FunctionBuilder<'b>,
@@ -72,8 +76,8 @@ impl CellServer<'_> {
         })
     }
 
-    /// Gives the cells that have arrived last free places at home. The others stay, or go to the queues if the group shares
-    /// them or others are idle. All lanes call it.
+    /// Gives the cells that have arrived last free places at home. The others stay, or go to the queues if the group
+    /// shares them or others are idle. All lanes call it.
     pub(super) fn place_last_arrivals<'b>(self, f: &'b FunctionBuilder<'b>, cells: &CellBuffers) {
         let kernel = self.kernel;
         let (word, most) = (|at: u32| cells.words.at(at), kernel.layout.home_cells());

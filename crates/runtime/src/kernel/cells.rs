@@ -2,8 +2,8 @@
 //!
 //! A task that takes several steps may be under way for long. It must hold no lane, no group and no slot of a ring
 //! meanwhile, so it lives in a *cell* from the moment it is submitted until it ends. A ticket never has to follow its
-//! task from a slot to a cell: the host chooses the cell, the ticket knows only the cell, and the slot merely carries the
-//! task there.
+//! task from a slot to a cell: the host chooses the cell, the ticket knows only the cell, and the slot merely carries
+//! the task there.
 //!
 //! 1. Each producer owns [`Spec::cells`](super::Spec::cells) cells, and the host alone decides which of them are in
 //!    use. The number of a task's cell stands in the slot beside the priority (0 means no cell).
@@ -14,22 +14,23 @@
 //! 3. `cells` holds the state of each cell in one word: its generation, a phase, and what the host has
 //!    asked. All changes are compare-exchanges or other read-modify-writes that acquire and release. The phases are
 //!    ENDED, RUNNABLE and PARKED.
-//! 4. A RUNNABLE cell is in exactly one place: among the cells that have arrived at a group, at its [home](super::home), or in
-//!    a queue of cells that are [ready](super::ready). Whoever makes a cell RUNNABLE puts it into such a place, and nobody
-//!    else does. So a cell never needs to be searched for, and there is never more than one entry for it. The words of a
-//!    cell that are not its state belong to whoever has it.
-//! 5. A PARKED cell is in no place. It waits for the host, which resumes or cancels it. A resume ends a pause if there is
-//!    one. Otherwise it ends a `park`, or the next `park` if the task does not wait. Resumes do not add up: of several
-//!    before a `park`, one counts.
-//! 6. When a task ends, its cell becomes ENDED, and the record is posted after a fence. A host that sees the record sees
-//!    everything that the task wrote, and may use the cell again. Steps that end nothing need no such fence.
+//! 4. A RUNNABLE cell is in exactly one place: among the cells that have arrived at a group, at its
+//!    [home](super::home), or in a queue of cells that are [ready](super::ready). Whoever makes a cell RUNNABLE puts it
+//!    into such a place, and nobody else does. So a cell never needs to be searched for, and there is never more than
+//!    one entry for it. The words of a cell that are not its state belong to whoever has it.
+//! 5. A PARKED cell is in no place. It waits for the host, which resumes or cancels it, or for its children or an event
+//!    (see [`tree`](super::tree)). A resume ends a pause if there
+//!    is one. Otherwise it ends a `park`, or the next `park` if the task does not wait. Resumes do not add up: of
+//!    several before a `park`, one counts.
+//! 6. When a task ends, its cell becomes ENDED, and the record is posted after a fence. A host that sees the record
+//!    sees everything that the task wrote, and may use the cell again. Steps that end nothing need no such fence.
 //! 7. Cancelling, pausing and resuming are *asks*, which go through a small ring of their own: `asks` has their count
 //!    and the last of them, each with the cell, the generation that is meant, and what is asked. One lane of the
 //!    kernel applies them in order. An ask for a task that has ended is dropped. An ask for a task that has not been
 //!    adopted yet is kept in the cell, and adoption takes it over: a task that is cancelled then ends at once.
 //!
-//! A group looks at the state of a cell once per turn, before the first step that it gives the task. That is one load, and
-//! a task that goes on pays for nothing else. So a few steps may still begin after an ask.
+//! A group looks at the state of a cell once per turn, before the first step that it gives the task. That is one load,
+//! and a task that goes on pays for nothing else. So a few steps may still begin after an ask.
 
 use pelton_ir::builder::{FunctionBuilder, Val};
 use pelton_ir::types::{Order, Scope};
@@ -52,7 +53,8 @@ pub(crate) mod cell_state {
     pub(crate) const ENDED: u64 = 0;
     /// The task runs or is ready to run.
     pub(crate) const RUNNABLE: u64 = 1;
-    /// The task waits: for the host, for its children, or for an event, as the bits from [`AWAITS_HOST`] to [`ENDED_BEFORE_CHILDREN`] say.
+    /// The task waits: for the host, for its children, or for an event, as the bits from [`AWAITS_HOST`] to
+    /// [`ENDED_BEFORE_CHILDREN`] say.
     pub(crate) const PARKED: u64 = 2;
     /// The task has had children.
     pub(crate) const HAD_CHILDREN: u64 = 1 << 3;
@@ -84,9 +86,9 @@ pub(crate) mod cell_state {
 
 /// The words of [`CellBuffers::facts`].
 pub(crate) mod cell_fact {
-    /// The position of the slot that the task came from, and one more. It is 0 while the cell has no task.
+    /// The position of the slot that the task came from, plus one. It is 0 while the cell has no task.
     pub(crate) const POSITION: u32 = 0;
-    /// The number of that slot's stripe among all stripes of the session, and one more. It is 0 while the cell has no
+    /// The number of that slot's stripe among all stripes of the session, plus one. It is 0 while the cell has no
     /// task.
     pub(crate) const STRIPE: u32 = 1;
     /// How many steps of the task were begun. It is 0 while the cell has no task.
@@ -97,8 +99,8 @@ pub(crate) mod cell_fact {
     pub(crate) const WORDS: u32 = 4;
 }
 
-/// What the host asks of a cell. The cell is in bits 0-27, what is asked in bits 28-31, and the generation of the cell in
-/// the upper half.
+/// What the host asks of a cell. The cell is in bits 0-27, what is asked in bits 28-31, and the generation of the cell
+/// in the upper half.
 pub(crate) mod ask {
     /// How many asks the ring holds.
     pub(crate) const RING: u32 = 1024;
@@ -161,8 +163,8 @@ pub(super) fn cell_number<'b>(f: &'b FunctionBuilder<'b>, word: U64<'b>) -> U32<
 }
 
 /// Decides what becomes of a task that a window has taken: the state and the value of its slot. A task of a resumable
-/// handler is moved to its cell, and its slot is done with. `dispatch` calls the dispatch function. It is not called for a
-/// task that needs a cell and names none of its producer's, or that names one and needs none.
+/// handler is moved to its cell, and its slot is done with. `dispatch` calls the dispatch function. It is not called
+/// for a task that needs a cell and names none of its producer's, or that names one and needs none.
 pub(super) fn run_or_adopt<'b>(
     f: &'b FunctionBuilder<'b>,
     run: WindowRunner<'_>,
@@ -273,8 +275,8 @@ fn adopt_task<'b>(
     (status, f.select(free, 0, FaultCode::MALFORMED.code()))
 }
 
-/// Prepares a task that was moved to a cell for being the root of a tree, and gives it to the group, unless it has to wait
-/// for an event first.
+/// Prepares a task that was moved to a cell for being the root of a tree, and gives it to the group, unless it has to
+/// wait for an event first.
 fn begin_tree<'b>(
     f: &'b FunctionBuilder<'b>,
     kernel: &KernelContext<'_>,
@@ -292,7 +294,8 @@ fn begin_tree<'b>(
         (word & AFTER_FLAG).eq(0),
         || f.lit(true),
         || {
-            // Follows the line, which may have been read without acquiring anything: what the host wrote before is seen.
+            // Follows the line, which may have been read without acquiring anything: what the host wrote before is
+            // seen.
             f.fence(Order::Acquire, Scope::System);
             let after = f.atomic_load(Order::Relaxed, Scope::System, events.after.at(cell));
             let known = f.cast::<u32>(after).lt(kernel.layout.trees.map_or(0, |trees| trees.events));
@@ -403,7 +406,8 @@ pub(super) fn apply_asks<'b>(f: &'b FunctionBuilder<'b>, kernel: &KernelContext<
             let at = ((f.cast::<u32>(done) + k) & (ask::RING - 1)) + STRIDE;
             apply_ask(f, kernel, cells, f.atomic_load(Order::Relaxed, Scope::System, cells.asks.at(at)));
         });
-        // Pairs with the acquire of groups that look for tasks of disabled tenants: they see what the asks have changed.
+        // Pairs with the acquire of groups that look for tasks of disabled tenants: they see what the asks have
+        // changed.
         f.atomic_store(Order::Release, Scope::Device, cells.applied.at(0), asked);
         // Pairs with the host's acquire: the asks have been read, and may be overwritten.
         f.atomic_store(Order::Release, Scope::System, cells.answers.at(0), asked);

@@ -1,24 +1,25 @@
 //! Events: counts for which tasks wait.
 //!
-//! Each tenant has [`Spec::events`](super::Spec::events) events. An event is a count that only grows. Tasks signal it by
-//! the verb `signal` or by the opcode SIGNAL, the host by [`Session::signal`](crate::Session::signal), and a task waits
-//! until the count is at least some number: with the verb `wait_event`, or before its first step if it was submitted with
-//! [`Task::after`](crate::Task::after).
+//! Each tenant has [`Spec::events`](super::Spec::events) events. An event is a count that only grows. Tasks signal it
+//! by the verb `signal` or by the opcode SIGNAL, the host by [`Session::signal`](crate::Session::signal), and a task
+//! waits until the count is at least some number: with the verb `wait_event`, or before its first step if it was
+//! submitted with [`Task::after`](crate::Task::after).
 //!
 //! **Waiters.** The cells that wait for an event are a list: `waiters` has the first of them, and each cell names the
-//! next one. A cell is added in front. It is never taken out alone: whoever has a reason to look at the list takes all of
-//! it by one exchange, wakes the tasks that need not wait any longer, and puts the others back. So nobody ever follows
-//! the list of another, a cell is in one list at most, and exactly one lane wakes it.
+//! next one. A cell is added in front. It is never taken out alone: whoever has a reason to look at the list takes all
+//! of it by one exchange, wakes the tasks that need not wait any longer, and puts the others back. So nobody ever
+//! follows a list that another lane has taken, a cell is in one list at most, and exactly one lane wakes it.
 //!
-//! **No signal is lost.** Whoever signals adds to the count and then looks for waiters; whoever waits adds itself to the
-//! list and then looks at the count. There is a sequentially consistent fence between the two on both sides, so at least
-//! one of them sees what the other did. Whoever holds the list is on both sides: it puts cells back and then looks at the
-//! count again, because others may have found the list empty in the meantime. Cancelling works in the same way: each
-//! tenant has a count of its tasks that were cancelled, so that whoever holds a list notices.
+//! **No signal is lost.** Whoever signals adds to the count and then looks for waiters; whoever waits adds itself to
+//! the list and then looks at the count. There is a sequentially consistent fence between the two on both sides, so at
+//! least one of them sees what the other did. Whoever holds the list is on both sides: it puts cells back and then
+//! looks at the count again, because others may have found the list empty in the meantime. Cancelling works in the same
+//! way: each tenant has a count of its tasks that were cancelled, so that whoever holds a list notices.
 //!
-//! Looking at a list takes time in proportion to its length, so a signal of an event for which many tasks wait in vain is
-//! expensive. If a task signals, that is its own tenant's time. Signals and cancels of the host are applied by one lane for
-//! all tenants, so they may delay those of others.
+//! Looking through a list takes time in proportion to its length. So a signal is expensive if many tasks wait for the
+//! event and the signal is not yet enough for them. If a task signals, it is the task's own tenant that spends this
+//! time. Signals and cancels of the host are applied by one lane for all tenants, so those of one tenant may delay
+//! those of others.
 
 use pelton_ir::builder::{Buf, FunctionBuilder, Val};
 use pelton_ir::types::{Order, Scope};
@@ -49,7 +50,8 @@ pub(super) fn signal_event<'b>(
     wake_waiters(f, kernel, (cells, tree, events), event);
 }
 
-/// Wakes the tasks of a tenant that wait for events and were cancelled, after a task or the root of a tree was cancelled.
+/// Wakes the tasks of a tenant that wait for events and were cancelled, after a task or the root of a tree was
+/// cancelled.
 pub(super) fn wake_cancelled<'b>(f: &'b FunctionBuilder<'b>, kernel: &KernelContext<'_>, tenant: U32<'b>) {
     let Some((cells, tree, events)) = kernel.events() else { return };
     f.atomic_add(Order::Release, Scope::Device, events.cancels.at(tenant), 1u64);
@@ -61,7 +63,8 @@ pub(super) fn wake_cancelled<'b>(f: &'b FunctionBuilder<'b>, kernel: &KernelCont
     });
 }
 
-/// Puts a task aside that has not taken a step yet, until the event of its cell has come. Gives whether it goes on at once.
+/// Puts a task that has not taken a step yet aside until the event that it waits for has come. Gives whether it goes on
+/// at once instead, because the event has come already or the task was cancelled.
 pub(super) fn park_until_event<'b>(
     f: &'b FunctionBuilder<'b>,
     kernel: &KernelContext<'_>,
@@ -78,7 +81,8 @@ pub(super) fn park_until_event<'b>(
     goes_on(seen)
 }
 
-/// Whether the event that a task is about to wait for has come already. It is false if the task waits for something else.
+/// Whether the event that a task is about to wait for has come already. `waits` says whether the task waits for an
+/// event at all; if it does not, this is false.
 pub(super) fn has_come<'b>(
     f: &'b FunctionBuilder<'b>,
     tree: &TreeContext,
@@ -129,7 +133,8 @@ pub(super) fn wait_for_event<'b>(
     });
 }
 
-/// Puts a chain of cells in front of the list of those that wait for an event. `first` is one more than the first cell.
+/// Puts a chain of cells in front of the list of those that wait for an event. `first` is the number of the
+/// first cell plus one, and `last` that of the last cell.
 fn add_waiters<'b>(
     f: &'b FunctionBuilder<'b>,
     tree: &TreeContext,
@@ -148,8 +153,8 @@ fn add_waiters<'b>(
     });
 }
 
-/// Takes the list of those that wait for an event, wakes the tasks that need not wait any longer, and puts the others back,
-/// until nothing has changed meanwhile.
+/// Takes the list of the cells that wait for an event, wakes the tasks that need not wait any longer, and puts the
+/// others back. Does so again if the event was signalled or a task was cancelled meanwhile.
 fn wake_waiters<'b>(
     f: &'b FunctionBuilder<'b>,
     kernel: &KernelContext<'_>,
@@ -196,7 +201,7 @@ fn wake_waiters<'b>(
     });
 }
 
-/// Makes a task go on that has waited for an event, or leaves it paused. The cell is in no list.
+/// Lets a task that has waited for an event go on, or leaves it paused. The cell is in no list any more.
 fn wake_waiter<'b>(
     f: &'b FunctionBuilder<'b>,
     kernel: &KernelContext<'_>,

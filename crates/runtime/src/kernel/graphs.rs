@@ -1,30 +1,32 @@
 //! Graphs in a kernel: one task launches a graph, and its nodes run as tasks do.
 //!
 //! The host puts the [words](crate::protocol::graph) of graphs into device memory while the kernel runs, and a
-//! *directory* says where each graph begins. A task of the opcode LAUNCH_GRAPH names a graph and gives its parameters. Its
-//! group makes an *instance* of the graph, with all lanes at once: a block of cells, one per node, which is taken whole or
-//! not at all. If no block is free, the task yields and tries again, and holds nothing but its own cell meanwhile.
+//! *directory* says where each graph begins. A task of the opcode LAUNCH_GRAPH names a graph and gives its parameters.
+//! All lanes of its group together make an *instance* of the graph: a block of cells, one per node, which is taken
+//! whole or not at all. If no block is free, the task yields and tries again, and holds nothing but its own cell
+//! meanwhile.
 //!
-//! The nodes are children of the task that has launched them. So everything that is said of [trees](super::tree) holds for
-//! them: the task ends after the last of them, cancelling it cancels them, and a node waits in the queue of the more urgent
-//! level of two. A node may take several steps, spawn tasks and wait. Unlike spawned tasks, nodes are not charged to the
-//! tenant's quota: a launch counts as one task.
+//! The nodes are children of the task that has launched them. So everything that is said of [trees](super::tree) holds
+//! for them too: the task ends after the last of them, cancelling it cancels them, and a node enters the queue of its
+//! own level or that of its root's level, whichever is more urgent. A node may take several steps, spawn tasks and
+//! wait. Unlike spawned tasks, nodes are not charged to the tenant's quota: a launch counts as one task.
 //!
-//! **Edges.** Each node has a count of predecessors that have not ended. Whoever ends a node stores its result, and then
-//! takes it off the counts of its successors. Whoever takes the last one off a count fills the line of that node from
-//! constants, parameters and results, and puts it at home. The counts are changed by read-modify-writes that acquire and
-//! release, so that lane sees the results of all predecessors.
+//! **Edges.** Each node has a count of its predecessors that have not ended. The lane that ends a node stores its
+//! result, and then subtracts one from the count of each successor. The lane that brings a count to zero fills in the
+//! arguments of that node that are results of others, and puts it at home. The counts are changed by read-modify-writes
+//! that acquire and release, so that lane sees the results of all predecessors.
 //!
-//! **Faults.** After the first fault of a node, the other nodes are skipped: they take no further step, end when their turn
-//! comes, and are counted like all others. A node that waits for an event is skipped when the event has come. So the record comes after the last node in any case. It has the code of the
-//! first fault, and otherwise the result of the node that the graph names.
+//! **Faults.** After the first fault of a node, the other nodes are skipped: they take no further step, end when their
+//! turn comes, and are counted like all others. A node that waits for an event is skipped when the event has come. So
+//! the record always comes after the end of the last node. It has the code of the first fault, or, if there was none,
+//! the result of the node that the graph names.
 //!
-//! **Removing a graph.** A directory entry has a generation, which says how often the entry was used, and the
-//! task that launches names the generation that it means. Whoever makes an
-//! instance first counts it and then looks at the directory; the host first clears the entry and then looks at the count. So
-//! either the launch finds the entry gone, or the host waits for the instance to end before it uses the memory again. The
-//! two words of an entry are not written at once: the host writes the generation first, and the kernel reads it
-//! last, so a launch never takes the graph that comes next for its own.
+//! **Removing a graph.** A directory entry has a generation, which says how often the entry was used, and the task that
+//! launches names the generation that it means. Whoever makes an instance first counts it and then looks at the
+//! directory; the host first clears the entry and then looks at the count. So either the launch finds the entry gone,
+//! or the host waits for the instance to end before it uses the memory again. The two words of an entry are not written
+//! at once: the host writes the generation first, and the kernel reads it last, so a launch never takes the graph that
+//! comes next for its own.
 
 use pelton_ir::builder::{FunctionBuilder, Val};
 use pelton_ir::types::{Order, Scope};
@@ -57,7 +59,7 @@ pub(crate) const GRAPH_BITS: u32 = MAX_GRAPHS.ilog2();
 
 /// The words of a directory entry.
 pub(crate) mod entry_word {
-    /// Where the words of the graph begin, and one more; 0 if there is no graph.
+    /// Where the words of the graph begin, plus one, or 0 if there is no graph.
     pub(crate) const FIRST: u32 = 0;
     /// The generation: how often the entry was used.
     pub(crate) const GENERATION: u32 = 1;
@@ -116,8 +118,8 @@ impl<'k> GraphRunner<'k> {
         cell.ge(self.kernel.layout.first_graph_cell())
     }
 
-    /// Runs a task that launches a graph, with all lanes. Gives 0. The task ends after the last node; if there is no room
-    /// for an instance, it asks to run again.
+    /// Runs a task that launches a graph, with all lanes. Gives 0. The task ends after the last node; if there is no
+    /// room for an instance, it asks to run again.
     pub(super) fn launch<'b>(self, f: &'b FunctionBuilder<'b>, task: CellTask<'b>) -> U32<'b> {
         let cell = task.cell;
         let first = f.lane().eq(0);
@@ -158,8 +160,8 @@ impl<'k> GraphRunner<'k> {
         f.lit(0)
     }
 
-    /// Takes a block of cells for an instance, and notes which graph it is of. Gives whether there is one now. If there is
-    /// not, the task has a fault or asks to run again. One lane does this.
+    /// Takes a block of cells for an instance, and notes which graph it is of. Gives whether there is one now. If there
+    /// is not, the task has a fault or asks to run again. One lane does this.
     fn begin_instance<'b>(self, f: &'b FunctionBuilder<'b>, task: CellTask<'b>) -> Val<'b, bool> {
         // Nothing is counted while no instance is free.
         let free = self.is_instance_free(f);
@@ -227,7 +229,7 @@ impl<'k> GraphRunner<'k> {
         f.cast::<u32>(f.load(self.cells.lines.at(cell * LINE + slot::ARG / 2)))
     }
 
-    /// Takes a free instance. Gives its number and one more, or 0 if none is free.
+    /// Takes a free instance. Gives its number plus one, or 0 if none is free.
     fn take_instance<'b>(self, f: &'b FunctionBuilder<'b>) -> U32<'b> {
         let words = self.layout.instances.div_ceil(64);
         f.range((0u32, words, 1u32), f.lit(0), |probes, word, none| {
@@ -268,14 +270,15 @@ impl<'k> GraphRunner<'k> {
         self.fill_arguments(f, instance, (node, ArgKind::Constant));
     }
 
-    /// Makes a node RUNNABLE all of whose predecessors have ended. Arguments that are their results are filled in.
+    /// Makes a node RUNNABLE whose predecessors have all ended, after filling in the arguments that are their results.
     fn start_node<'b>(self, f: &'b FunctionBuilder<'b>, instance: Instance<'b>, node: U32<'b>) {
         self.fill_arguments(f, instance, (node, ArgKind::Result));
         let cell = instance.base + node;
         f.atomic_store(Order::Relaxed, Scope::Device, self.cells.states.at(cell), cell_state::RUNNABLE);
     }
 
-    /// Fills the arguments of a node, two at a time. If only results are wanted, pairs without one are left as they are.
+    /// Fills in the arguments of a node, two at a time. If `wanted` is [`ArgKind::Result`], only pairs that have a
+    /// result among them are written, because all others were written when the cell was prepared.
     fn fill_arguments<'b>(
         self,
         f: &'b FunctionBuilder<'b>,
@@ -285,7 +288,8 @@ impl<'k> GraphRunner<'k> {
         let (cell, row) = (instance.base + node, node_row(instance.graph, node));
         let kinds = self.word(f, row + graph::KINDS);
         const KIND: u32 = (1 << KIND_BITS) - 1;
-        // No branch depends on what an argument is, so that loads are under way at once. A load beyond a buffer gives 0.
+        // No branch depends on what an argument is, so that loads are under way at once. A load beyond a buffer gives
+        // 0.
         let argument = |kind: U32<'b>, value: U32<'b>| {
             let among = |wanted: ArgKind, at: U32<'b>| f.select(kind.eq(wanted.code()), at, u32::MAX);
             // The first argument of the task that launches names the graph.
@@ -316,9 +320,10 @@ impl<'k> GraphRunner<'k> {
         });
     }
 
-    /// Ends a node: keeps its result or its fault, and starts the nodes that have waited for this one alone. `next` is the
-    /// cell of a task that the lane may go on with and one more, or 0. If it is 0, the lane may go on with the first of those
-    /// nodes, unless its group has much to do. Gives the cell of the task that it may go on with and one more, or 0.
+    /// Ends a node: keeps its result or its fault, and starts the nodes that were waiting for no other node. `next` is
+    /// the number of the cell, plus one, of a task that the lane may go on with, or 0 if there is none. If there is
+    /// none, the lane may go on with the first of the nodes that it starts, unless its group has much to do. Gives the
+    /// new `next`.
     pub(super) fn end_node<'b>(
         self,
         f: &'b FunctionBuilder<'b>,
@@ -345,7 +350,7 @@ impl<'k> GraphRunner<'k> {
         f.range((f.lit(0), count, f.lit(1)), next, |_, k, next| {
             let successor = self.word(f, list + k);
             let ready = instance.base + successor;
-            // Pairs with itself: whoever takes the last predecessor off sees the results of all of them.
+            // Pairs with itself: the lane that subtracts the last predecessor sees the results of all of them.
             let before = f.atomic_sub(Order::AcqRel, Scope::Device, self.left_of(ready), 1);
             f.choose(
                 before.eq(1),
@@ -360,8 +365,8 @@ impl<'k> GraphRunner<'k> {
         })
     }
 
-    /// The status and the value of a task that ends. If it has launched a graph, all nodes have ended, and the instance is
-    /// given back.
+    /// The status and the value of a task that ends. If it has launched a graph, all nodes have ended, and the instance
+    /// is given back.
     pub(super) fn end_launch<'b>(
         self,
         f: &'b FunctionBuilder<'b>,
@@ -405,7 +410,8 @@ impl<'k> GraphRunner<'k> {
         )
     }
 
-    /// Takes what an earlier task of a cell has launched from the cell.
+    /// Clears the words that say which graph the task of a cell has launched, because an earlier task may have left
+    /// some there.
     pub(super) fn clear_launch<'b>(self, f: &'b FunctionBuilder<'b>, cell: U32<'b>) {
         f.store(self.tree.link(cell, tree_word::GRAPH), 0u64);
         let fault = self.tree.link(cell, tree_word::FIRST_FAULT);

@@ -1,7 +1,8 @@
 //! Handlers whose tasks make other tasks and wait for them.
 //!
-//! A task may *spawn* others, its *children*. They run at the same time as the task itself, wherever a lane is free, and
-//! their results arrive in words of the task's frame. This handler computes Fibonacci numbers in the most wasteful way:
+//! A task may *spawn* others, its *children*. They run at the same time as the task itself, wherever a lane is free,
+//! and their results arrive in words of the task's frame. This handler computes Fibonacci numbers in the most wasteful
+//! way:
 //!
 //! ```
 //! use std::time::Duration;
@@ -35,28 +36,28 @@
 //! ```
 //!
 //! **Room.** Before a step spawns tasks, it reserves room for them with
-//! [`reserve_children`](HandlerBody::reserve_children), for all or for none. [`Spec::spawn_cells`](super::Spec::spawn_cells)
-//! says how much room there is. If there is none, the handler does the work itself, with a loop and perhaps a stack in its
-//! frame; it must not simply yield and try again, and ends with the fault POOL if it finds no room
-//! [many times](MAX_TRIES) in a row. So a tree of any size needs a fixed amount of memory and never comes to
-//! a standstill. A step that ends with a fault spawns nothing.
+//! [`reserve_children`](HandlerBody::reserve_children), for all or for none.
+//! [`Spec::spawn_cells`](super::Spec::spawn_cells) says how much room there is. If there is none, the handler does the
+//! work itself, with a loop and perhaps a stack in its frame. It must not simply yield and try again: a task that finds
+//! no room [many times](MAX_TRIES) in a row ends with the fault POOL. So a tree of any size needs a fixed amount of
+//! memory and never comes to a standstill. A step that ends with a fault spawns nothing.
 //!
-//! **Waiting.** [`wait_children`](HandlerBody::wait_children) ends a step, and the next one begins when all children have
-//! ended. A task that ends while it has children is known to have ended when all of them have, so its record stands for
-//! the whole tree.
+//! **Waiting.** [`wait_children`](HandlerBody::wait_children) ends a step, and the next one begins when all children
+//! have ended. A task may also end while it has children. Its end then becomes known when all of them have ended, so
+//! the record of a task always stands for its whole tree.
 //!
-//! **Faults.** If a child ends with a fault, its parent ends with the fault CHILD instead of taking another step. A handler
-//! that calls [`child_faults`](HandlerBody::child_faults) is told how many there were and decides for itself.
+//! **Faults.** If a child ends with a fault, its parent ends with the fault CHILD instead of taking another step. A
+//! handler that calls [`child_faults`](HandlerBody::child_faults) is told how many there were and decides for itself.
 //!
-//! **Rights.** Children belong to the tenant of their parent. They count against its quota, and a child whose opcode the
-//! tenant may not use ends with the fault DENIED. Any handler can be spawned, and so can the built-in operations on memory.
-//! A child has no payload, and nobody reads its reply. Cancelling the task that was submitted cancels the whole tree. Since
-//! nobody has a ticket of a child, a child that calls `park` ends with the fault UNREACHABLE.
+//! **Rights.** Children belong to the tenant of their parent. They count against its quota, and a child whose opcode
+//! the tenant may not use ends with the fault DENIED. Any handler can be spawned, and so can the built-in operations on
+//! memory. A child has no payload, and nobody reads its reply. Cancelling the task that was submitted cancels the whole
+//! tree. Since nobody has a ticket of a child, a child that calls `park` ends with the fault UNREACHABLE.
 //!
 //! **Events.** A tenant has as many events as [`Spec::events`](super::Spec::events) says. An event is a count that only
 //! grows. [`signal`](HandlerBody::signal) raises it, as [`Session::signal`](crate::Session::signal) does, and
-//! [`wait_event`](HandlerBody::wait_event) ends a step until the count has reached a number. A task that is submitted with
-//! [`Task::after`](crate::Task::after) waits before its first step.
+//! [`wait_event`](HandlerBody::wait_event) ends a step until the count has reached a number. A task that is submitted
+//! with [`Task::after`](crate::Task::after) waits before its first step.
 //!
 //! In text, all of these are imports:
 //!
@@ -70,9 +71,10 @@
 //! import fn wait_event(%event: u32, %count: u32)
 //! ```
 //!
-//! `spawn` may have up to twelve further parameters, which are the arguments of the child. A level of 5 or more stands for
-//! that of the task itself, and a word beyond the frame means that nobody wants the result. As `yield_now` does, the verbs
-//! that wait take effect when the step ends. In a group-wide handler they are imported as `import uniform fn`.
+//! `spawn` may have up to twelve further parameters, which are the arguments of the child. A level of 5 or more stands
+//! for that of the task itself, and a word beyond the frame means that nobody wants the result. As `yield_now` does,
+//! the verbs that wait take effect when the step ends. In a group-wide handler they are imported as
+//! `import uniform fn`.
 
 use pelton_ir::builder::{Arg, FunctionBuilder, Val};
 
@@ -122,7 +124,8 @@ impl<'b> Child<'b> {
         Child { result_word: number, ..self }
     }
 
-    /// Sets the child's own level. It counts only if it is more urgent than that of the task that was submitted.
+    /// Sets the child's own priority. It has an effect only if it is more urgent than that of the task that was
+    /// submitted.
     pub fn priority(self, priority: Priority) -> Self {
         Child { level: self.f.lit(priority.code()), ..self }
     }
@@ -137,8 +140,9 @@ impl<'b> Child<'b> {
 
 /// Children and events. The module [`handler_trees`](self) has an example.
 impl<'b> HandlerBody<'b> {
-    /// Reserves room for so many children, at least 1 and at most [`MAX_CHILDREN_PER_STEP`]. Gives whether there is room for all of them; if there
-    /// is not, nothing is reserved. A step can do this once. Room that the step does not use is given back when it ends.
+    /// Reserves room for so many children, at least 1 and at most [`MAX_CHILDREN_PER_STEP`]. Gives whether there is
+    /// room for all of them; if there is not, nothing is reserved. A step can do this once. Room that the step does not
+    /// use is given back when it ends.
     pub fn reserve_children(&self, count: impl Arg<'b, u32>) -> Val<'b, bool> {
         let count = self.f.value::<u32>(count.operand());
         let reserve = self.f.import::<u32, u32>(RESERVE_CHILDREN, self.import_flow());
@@ -170,8 +174,8 @@ impl<'b> HandlerBody<'b> {
         self.f.ret(self.f.lit(0u32));
     }
 
-    /// Gives how many children of this task have ended with a fault so far. A handler that calls this goes on after such a
-    /// fault; all others end with the fault CHILD.
+    /// Gives how many children of this task have ended with a fault so far. A handler that calls this goes on after
+    /// such a fault; all others end with the fault CHILD.
     pub fn child_faults(&self) -> Val<'b, u32> {
         self.f.call(self.f.import::<(), u32>(CHILD_FAULTS, self.import_flow()), ())
     }

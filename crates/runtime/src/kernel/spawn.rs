@@ -5,16 +5,16 @@
 //!
 //! **All or none.** Before a step spawns tasks, it reserves cells for them, all by one compare-exchange of one word. If
 //! the words that it looks at do not have enough free cells, it gets none. Lanes begin their search at words of their
-//! own, and look at [`PROBES`] words at most, so the answer that there is no room may come when there still is some; the
-//! next search looks elsewhere. A handler must be able to do the work itself anyway.
+//! own, and look at [`PROBES`] words at most, so the answer that there is no room may come when there still is some;
+//! the next search looks elsewhere. A handler must be able to do the work itself anyway.
 //!
-//! **Nothing is held in vain.** What a step has reserved and not used is given back when the step ends, and so are the
-//! children of a step that ends with a fault. A task that finds no room, waits, and tries again would hold its own cell
-//! meanwhile; if all tasks did that, none would get any further. So a task that has found no room [`MAX_TRIES`] times in
-//! a row ends with the fault POOL.
+//! **Nothing is held in vain.** Cells that a step has reserved and not used are given back when the step ends, and so
+//! are the cells of its children if the step ends with a fault. A task that finds no room and tries again in a later
+//! step holds its own cell meanwhile, and if all tasks did that, none would get any further. So a task that has found
+//! no room [`MAX_TRIES`] times in a row ends with the fault POOL.
 //!
-//! **Order.** Whoever gives a cell back releases its bit, and whoever reserves it acquires the bit, so the words of a cell
-//! have one writer at a time. Until the end of the step, only the lane that runs the step knows of the children.
+//! **Order.** Whoever gives a cell back releases its bit, and whoever reserves it acquires the bit, so the words of a
+//! cell have one writer at a time. Until the end of the step, only the lane that runs the step knows of the children.
 
 use pelton_ir::builder::{FunctionBuilder, Val};
 use pelton_ir::types::{Order, Scope};
@@ -46,8 +46,8 @@ pub(super) mod attempt {
     pub(crate) const TOO_OFTEN: u32 = 2;
 }
 
-/// Reserves cells for the children of the task at a place of the group's home. The task has reserved none since its step
-/// began, and `count` is at least 1 and at most [`MAX_CHILDREN_PER_STEP`]. Gives one of [`attempt`].
+/// Reserves cells for the children of the task at a place of the group's home. The task has reserved none since its
+/// step began, and `count` is at least 1 and at most [`MAX_CHILDREN_PER_STEP`]. Gives one of [`attempt`].
 pub(super) fn reserve_cells<'b>(
     f: &'b FunctionBuilder<'b>,
     kernel: &KernelContext<'_>,
@@ -121,8 +121,8 @@ pub(super) struct ChildTask<'b, 'a> {
     pub args: &'a [U32<'b>],
 }
 
-/// Makes a child of the task at a place of the group's home, in one of the cells that it has reserved. Gives whether there
-/// was one left.
+/// Makes a child of the task at a place of the group's home, in one of the cells that it has reserved. Gives whether
+/// there was one left.
 pub(super) fn make_child<'b>(
     f: &'b FunctionBuilder<'b>,
     kernel: &KernelContext<'_>,
@@ -155,8 +155,8 @@ pub(super) fn make_child<'b>(
     left.ne(0)
 }
 
-/// Gives back what the step at a place has reserved and not used, and its children too if it did not end well. Gives the
-/// bits of the children that come to be.
+/// Gives back what the step at a place has reserved and not used, and its children too if it did not end well. Gives
+/// the bits of the children that are left.
 pub(super) fn settle_children<'b>(
     f: &'b FunctionBuilder<'b>,
     kernel: &KernelContext<'_>,
@@ -192,8 +192,8 @@ pub(super) fn has_children<'b>(
     }
 }
 
-/// Gives the children of the step at a place to the group, except for the last one if the lane may go on with it, because
-/// their parent does not keep its place. Gives the cell of that one and one more, or 0.
+/// Gives the children of the step at a place to the group, except for the last one if the lane may go on with it,
+/// because their parent does not keep its place. Gives the number of that child's cell plus one, or 0 if there is none.
 pub(super) fn put_children_at_home<'b>(
     f: &'b FunctionBuilder<'b>,
     kernel: &KernelContext<'_>,

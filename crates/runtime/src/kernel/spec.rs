@@ -341,8 +341,8 @@ impl Spec {
     }
 
     /// Sets the most nodes that a graph may have which is given to a session with
-    /// [`Session::add_graph`](crate::Session::add_graph), at most [`Graph::MAX_NODES`]. A session takes graphs that are as large as
-    /// the largest of the `Spec`'s own without this.
+    /// [`Session::add_graph`](crate::Session::add_graph), at most [`Graph::MAX_NODES`]. A session takes graphs that are
+    /// as large as the largest of the `Spec`'s own without this.
     pub fn graph_nodes(self, nodes: u32) -> Self {
         Spec { graph_nodes: nodes, ..self }
     }

@@ -77,7 +77,7 @@ pub(crate) mod step_counter {
     pub(crate) const COUNT: u32 = 4;
     /// After how many steps a task was put aside until its children have ended or an event has come.
     pub(crate) const WAITS: u32 = 4;
-    /// How many tasks were spawned.
+    /// How many tasks were spawned, together with the nodes of graphs that were launched.
     pub(crate) const SPAWNED: u32 = 5;
     /// How many counters there are where tasks make or await others.
     pub(crate) const ALL: u32 = 6;

@@ -1,36 +1,38 @@
 //! Tasks that make other tasks and wait for them.
 //!
 //! A task may [spawn](super::spawn) others, its *children*, which may spawn further ones. All of them together are a
-//! *tree*, and the task that the host has submitted is its *root*. Children live in cells as their root does, in cells
-//! that the kernel gives out, and nobody sees their records: what they end with goes to their parent. The words of
-//! [`tree_word`] say for each cell what its task has to do with others.
+//! *tree*, and the task that the host has submitted is its *root*. Children live in cells, as their root does, but it
+//! is the kernel that gives these cells out. They have no records that the host could see: what a child ends with goes
+//! to its parent. For each cell, the words of [`tree_word`] say how its task is connected with others.
 //!
 //! **The count of children** is part of the state of the parent's cell, so that one read-modify-write decides together
 //! what the count, the phase and the asks of the host are:
 //!
 //! - At the end of a step, the lane that ran it adds the children of the step to the count, and decides in the same
-//!   compare-exchange whether the task waits for them. After that, the children are put at home, and not before: so no
-//!   child ends before it was counted, and everything that the step wrote is seen by its children.
-//! - A child that ends stores its result in the parent's frame, gives its cell back, and takes itself off the count. Whoever
-//!   takes the last child off looks at the parent again: if the parent waits, it is made RUNNABLE and put at home, and if it
-//!   has ended, its end becomes known now. Both are compare-exchanges that need a count of zero and the reason for which
-//!   the parent waits, so each happens once, whoever else looks at the parent at the same time.
+//!   compare-exchange whether the task waits for them. Only then are the children put at home. So no child ends before
+//!   it was counted, and the children see everything that the step wrote.
+//! - A child that ends stores its result in the parent's frame, gives its cell back, and subtracts itself from the
+//!   count. The lane that subtracts the last child looks at the parent again: if the parent waits, it is made RUNNABLE
+//!   and put at home, and if it has ended, its end becomes known now. Each of the two is a compare-exchange that
+//!   succeeds only if the count is zero and the parent still waits for that reason. So it happens exactly once, whoever
+//!   else looks at the parent at the same time.
 //!
-//! **A task ends after its children.** What it ends with is kept in its cell meanwhile. So the record of a root says that
-//! its whole tree has ended, a fence that waits for the root waits for its tree, and no cell of a tree outlives its root.
-//! This is also why every task may look at the state of its root without further ado.
+//! **A task ends after its children.** Until they have ended, its cell keeps what the task itself has ended with. So
+//! the record of a root says that its whole tree has ended, a fence that waits for the root waits for its tree, and no
+//! cell of a tree outlives its root. For the same reason, every task can safely look at the state of its root at any
+//! time.
 //!
-//! **Cancelling** a root cancels its tree: every task looks at the state of its root before each turn, so
-//! a few steps may still follow.
+//! **Cancelling** a root cancels its tree. Every task looks at the state of its root before each turn and not before
+//! each step, so a few steps may still be taken.
 //!
 //! **Faults of children** are counted. A handler that imports `child_faults` can see how many there were. A task of any
 //! other handler ends with the fault CHILD as soon as one of its children has ended with a fault.
 //!
-//! **Urgency.** A task waits in the queue of the more urgent level of two: its own, and the one that its root has at that
-//! moment. So a root that waits for its tree is never held up by tasks that are less urgent than the root itself. Cells
-//! that wait in a queue already are not moved.
+//! **Urgency.** When a task enters a queue, it enters that of its own level or that of its root's level, whichever is
+//! more urgent. So a root that waits for its tree is never held up by tasks that are less urgent than the root itself.
+//! If the level of the root changes, cells that are in a queue already are not moved.
 //!
-//! Which task of a tree runs next is said in [`arrivals`](super::arrivals).
+//! The module [`arrivals`](super::arrivals) decides which task of a tree runs next.
 
 use pelton_ir::builder::{At, FunctionBuilder, Val};
 use pelton_ir::types::{Order, Scope};
@@ -60,25 +62,27 @@ pub struct TreeLayout {
 
 /// The words of [`TreeBuffers::links`].
 pub(crate) mod tree_word {
-    /// In the lower half, the cell of the task's parent, and one more; 0 if the host has submitted the task. In the upper
-    /// half, the word of the parent's frame that the result goes to.
+    /// In the lower half, the number of the parent's cell plus one, or 0 if the host has submitted the task. In the
+    /// upper half, the word of the parent's frame that the result goes to.
     pub(crate) const PARENT: u32 = 0;
     /// The cell of the task's root, which is its own if the host has submitted the task.
     pub(crate) const ROOT: u32 = 1;
     /// How many children of the task have ended with a fault.
     pub(crate) const FAULTS: u32 = 2;
-    /// The status and, in the upper half, the value of a task that has ended and whose children have not.
+    /// What a task has ended with, if it has ended and some of its children have not: the status and, in the upper
+    /// half, the value. The cells of nodes keep it until their instance ends, because other nodes may take the value.
     pub(crate) const END: u32 = 3;
-    /// The number of the event that the task waits for, among those of all tenants, and in the upper half the count.
+    /// The number of the event that the task waits for, among those of all tenants, and in the upper half the count
+    /// that the event must reach.
     pub(crate) const WAIT: u32 = 4;
-    /// The next cell that waits for the same event, and one more; 0 for the last one.
+    /// The number of the next cell that waits for the same event, plus one, or 0 for the last one.
     pub(crate) const NEXT: u32 = 5;
     /// The level of the task, which its whole tree looks at if it is a root.
     pub(crate) const LEVEL: u32 = 6;
     /// How often in a row the task has found no room for children.
     pub(crate) const TRIES: u32 = 7;
-    /// Where the words of the graph begin that the task has launched or is a node of, and in the upper half the number of the
-    /// instance and one more. It is 0 if the host has submitted the task and it has launched none.
+    /// Where the words of the graph begin that the task has launched or is a node of, and in the upper half the number
+    /// of the instance plus one. The word is 0 if the host has submitted the task and it has launched no graph.
     pub(crate) const GRAPH: u32 = 8;
     /// The code of the first fault among the nodes of that graph, or 0.
     pub(crate) const FIRST_FAULT: u32 = 9;
@@ -109,7 +113,7 @@ impl TreeContext {
         })
     }
 
-    /// A word of what a cell's task has to do with others.
+    /// Where a word of [`tree_word`] is for the task of a cell.
     pub(super) fn link<'b>(&self, cell: U32<'b>, word: u32) -> At<'b, u64> {
         self.buffers.links.at(cell * tree_word::WORDS + word)
     }
@@ -125,14 +129,15 @@ impl TreeContext {
         f.atomic_load(Order::Relaxed, Scope::Device, cells.states.at(root))
     }
 
-    /// The level at which a task waits in a queue: the more urgent one of its own and that of its root.
+    /// The level of the queue that a task enters: its own or that of its root, whichever is more urgent.
     pub(super) fn urgency<'b>(&self, f: &'b FunctionBuilder<'b>, cell: U32<'b>, level: U32<'b>) -> U32<'b> {
         let root = f.cast::<u32>(f.load(self.link(cell, tree_word::ROOT)));
         let of_root = f.atomic_load(Order::Relaxed, Scope::Device, self.link(root, tree_word::LEVEL));
         f.min(level, f.cast::<u32>(of_root))
     }
 
-    /// Prepares the words of a task that has just come to a cell. `parent` is 0, or one more than the parent's cell.
+    /// Prepares the words of a task that has just come to a cell. `parent` is the number of the parent's cell
+    /// plus one, or 0 for a root.
     pub(super) fn begin_task<'b>(
         &self,
         f: &'b FunctionBuilder<'b>,
@@ -162,11 +167,11 @@ struct StepEnd<'b> {
     value: U32<'b>,
     /// Whether the task keeps its place at home.
     stays: Val<'b, bool>,
-    /// The cell of a task that the step has made ready and that the lane may go on with, and one more; 0 if there is none. It
-    /// is 0 if the task keeps its place.
+    /// The number of the cell, plus one, of a task that the step has made ready and that the lane may go on with, or 0
+    /// if there is none. It is always 0 if the task keeps its place, because the other one needs that place.
     next: U32<'b>,
     /// Whether the task has had children.
-    parental: Val<'b, bool>,
+    had_children: Val<'b, bool>,
 }
 
 /// The parts of a [`StepEnd`], in their order.
@@ -174,23 +179,24 @@ type StepEndTuple<'b> = (Val<'b, bool>, U32<'b>, U32<'b>, Val<'b, bool>, U32<'b>
 
 impl<'b> StepEnd<'b> {
     fn tuple(self) -> StepEndTuple<'b> {
-        (self.ends, self.status, self.value, self.stays, self.next, self.parental)
+        (self.ends, self.status, self.value, self.stays, self.next, self.had_children)
     }
 
-    fn from_tuple((ends, status, value, stays, next, parental): StepEndTuple<'b>) -> Self {
-        StepEnd { ends, status, value, stays, next, parental }
+    fn from_tuple((ends, status, value, stays, next, had_children): StepEndTuple<'b>) -> Self {
+        StepEnd { ends, status, value, stays, next, had_children }
     }
 
     /// The task goes on.
     fn goes_on(f: &'b FunctionBuilder<'b>, stays: Val<'b, bool>) -> Self {
         let (no, zero) = (f.lit(false), f.lit(0));
-        StepEnd { ends: no, status: zero, value: zero, stays, next: zero, parental: no }
+        StepEnd { ends: no, status: zero, value: zero, stays, next: zero, had_children: no }
     }
 }
 
 impl CellServer<'_> {
-    /// Runs the task of a cell for one turn. If it has made another task ready, by spawning it, by ending as its last child or
-    /// as its last predecessor, the lane goes on with that one at the same place, up to [`STEPS_PER_TURN`] times.
+    /// Runs the task of a cell for one turn. The task may make another one ready: a child that it spawns, its parent if
+    /// it is the last child to end, or a node if it is the last of the node's predecessors to end. Then the lane goes
+    /// on with that one at the same place, up to [`STEPS_PER_TURN`] times.
     pub(super) fn run_tree_cells<'b>(
         self,
         f: &'b FunctionBuilder<'b>,
@@ -205,8 +211,8 @@ impl CellServer<'_> {
         });
     }
 
-    /// Runs the task of a cell for one turn, unless it has to end or to wait. Gives the cell that the lane goes on with, and
-    /// one more, or 0 if there is none.
+    /// Runs the task of a cell for one turn, unless it has to end or to wait. Gives the number of the cell that the
+    /// lane goes on with, plus one, or 0 if there is none.
     fn run_tree_cell<'b>(
         self,
         f: &'b FunctionBuilder<'b>,
@@ -256,8 +262,9 @@ impl CellServer<'_> {
         self.settle_step(f, cells, tree, task, end);
     }
 
-    /// Ends a task if it ends, and gives its place at home to the task that the lane goes on with, or frees it. Gives the cell
-    /// of that task and one more, or 0.
+    /// Does what the end of a step demands: ends the task if it ends, and gives its place at home to the task that the
+    /// lane goes on with, or frees the place. Gives the number of that task's cell plus one, or 0 if there is no such
+    /// task.
     fn settle_step<'b>(
         self,
         f: &'b FunctionBuilder<'b>,
@@ -275,8 +282,8 @@ impl CellServer<'_> {
         next
     }
 
-    /// Decides whether a lane goes on with a task at its place. If it does not, the task waits for a place. Gives the cell of
-    /// the task and one more, or 0.
+    /// Decides whether a lane goes on with the task of the cell `next - 1` at its place. If it does not, the task waits
+    /// for another place. Gives `next`, or 0 if the lane does not go on or `next` is 0.
     fn keep_or_share<'b>(
         self,
         f: &'b FunctionBuilder<'b>,
@@ -317,13 +324,14 @@ impl CellServer<'_> {
         let refused = f.select(known, FaultCode::DENIED.code(), FaultCode::UNKNOWN.code());
         let value = f.select(child_failed, FaultCode::CHILD.code(), refused);
         let value = f.select(cancelled, steps, value);
-        let parental = (seen & cell_state::HAD_CHILDREN).ne(0);
-        let end = StepEnd { ends, status, value, stays: f.lit(false), next: f.lit(0), parental };
+        let had_children = (seen & cell_state::HAD_CHILDREN).ne(0);
+        let end = StepEnd { ends, status, value, stays: f.lit(false), next: f.lit(0), had_children };
         (ends | (seen & cell_state::PAUSE).ne(0) | mask.eq(0), end)
     }
 
-    /// Does what comes after the last step of a turn: counts the children, and puts the task where it goes on from. `seen` is
-    /// the state of the cell before the turn; the status, the value and what was asked are those of the last step.
+    /// Does what comes after the last step of a turn: counts the children, and puts the task where it goes on from.
+    /// `seen` is the state of the cell before the turn; the status, the value and what was asked are those of the last
+    /// step.
     fn after_steps<'b>(
         self,
         f: &'b FunctionBuilder<'b>,
@@ -377,12 +385,12 @@ impl CellServer<'_> {
             self.count(f, cells, step_counter::ENDED, f.lit(1));
             f.when(!spawned, || self.give_reply(f, cells, task));
         });
-        let parental = (seen & cell_state::HAD_CHILDREN).ne(0) | children.ne(0);
-        StepEnd { ends: !goes_on, status, value, stays, next, parental }
+        let had_children = (seen & cell_state::HAD_CHILDREN).ne(0) | children.ne(0);
+        StepEnd { ends: !goes_on, status, value, stays, next, had_children }
     }
 
-    /// Adds the children of a step to the count, and puts the task aside if it has asked for that. Gives whether the task
-    /// goes on.
+    /// Adds the children of a step to the count, and puts the task aside if it has asked for that. Gives whether the
+    /// task goes on.
     fn wait_or_go_on<'b>(
         self,
         f: &'b FunctionBuilder<'b>,
@@ -419,8 +427,8 @@ impl CellServer<'_> {
         goes_on
     }
 
-    /// Ends a task if all of its children have ended, and keeps what it ends with otherwise. Gives the cell of the task that
-    /// the lane may go on with and one more, or 0.
+    /// Ends a task if all of its children have ended, and otherwise keeps what it ends with. Gives the number of the
+    /// cell, plus one, of the task that the lane may go on with, or 0 if there is none.
     fn end_or_keep<'b>(
         self,
         f: &'b FunctionBuilder<'b>,
@@ -429,7 +437,7 @@ impl CellServer<'_> {
         (cell, end): (U32<'b>, StepEnd<'b>),
     ) -> U32<'b> {
         use cell_state::{ENDED_BEFORE_CHILDREN, PARKED, PHASE};
-        let StepEnd { status, value, next, parental, .. } = end;
+        let StepEnd { status, value, next, had_children, .. } = end;
         let keep = || {
             // Only this lane could give the task more children. If none is left, what they did is seen from here on.
             let seen = f.atomic_load(Order::Acquire, Scope::Device, cells.states.at(cell));
@@ -447,14 +455,15 @@ impl CellServer<'_> {
                 || f.lit(false),
             )
         };
-        let kept = f.choose(parental, keep, || f.lit(false));
+        let kept = f.choose(had_children, keep, || f.lit(false));
         let faults = || self.with_faults_of_children(f, cells, tree, cell, (status, value));
-        let end = f.choose(parental & !kept, faults, || (status, value));
+        let end = f.choose(had_children & !kept, faults, || (status, value));
         f.choose(kept, || next, || self.end_tree_task(f, cells, tree, (cell, next), end))
     }
 
-    /// Ends a task all of whose children have ended, and then its parent, if that has waited for nothing else, and so on.
-    /// Gives the cell of a task that goes on because of that and one more, or `next` if there is none.
+    /// Ends a task all of whose children have ended. If its parent has ended before and this was the last child, the
+    /// parent's end becomes known too, and so on up the tree. Gives the number of the cell, plus one, of a task that
+    /// goes on because of this, or `next` if there is none.
     fn end_tree_task<'b>(
         self,
         f: &'b FunctionBuilder<'b>,
@@ -487,7 +496,7 @@ impl CellServer<'_> {
                 }
                 None => spawned(),
             };
-            let (claimed, woken) = take_child_off(f, cells, parent);
+            let (claimed, woken) = subtract_child(f, cells, parent);
             let next = f.choose(
                 woken & next.ne(0),
                 || {
@@ -543,8 +552,8 @@ impl CellServer<'_> {
         (f.select(cancelled, Status::Cancelled.code(), status), f.select(cancelled, steps, value))
     }
 
-    /// The status and the value of a task that ends after all of its children: the fault CHILD if one of them has ended with
-    /// a fault, unless the task has a fault of its own or its handler sees those of its children.
+    /// The status and the value of a task that ends after all of its children: the fault CHILD if one of them has ended
+    /// with a fault, unless the task has a fault of its own or its handler sees those of its children.
     fn with_faults_of_children<'b>(
         self,
         f: &'b FunctionBuilder<'b>,
@@ -564,17 +573,17 @@ impl CellServer<'_> {
     }
 }
 
-/// Takes a child that has ended off the count of its parent. Gives whether the parent has ended itself and has waited only for
-/// this, so that its end becomes known now, and whether the parent goes on because it has waited for its children. In either
-/// case, this lane has the parent.
-fn take_child_off<'b>(
+/// Subtracts a child that has ended from the count of its parent. Gives two answers: whether the parent has ended
+/// before and this was its last child, so that its end becomes known now, and whether the parent has waited for its
+/// children and goes on. If either is true, this lane has the cell of the parent.
+fn subtract_child<'b>(
     f: &'b FunctionBuilder<'b>,
     cells: &CellBuffers,
     parent: U32<'b>,
 ) -> (Val<'b, bool>, Val<'b, bool>) {
     use cell_state::{AWAITS_CHILDREN, CHILD_SHIFT, ENDED_BEFORE_CHILDREN, PARKED, PAUSE, PHASE, RUNNABLE};
-    // Pairs with itself and with the change of the state below: whoever takes the last child off sees what all of them
-    // wrote.
+    // Pairs with itself and with the change of the state below: the lane that subtracts the last child sees what all of
+    // them wrote.
     let before = f.atomic_sub(Order::AcqRel, Scope::Device, cells.states.at(parent), 1u64 << CHILD_SHIFT);
     f.choose(
         child_count(before).eq(1),

@@ -8,7 +8,8 @@
 //!
 //! **Credit.** A tenant may have a quota. Each of its tasks is then charged when it begins. When as many tasks have
 //! been charged as the quota says, further tasks wait until there is more credit. A packed slot counts as one task,
-//! whatever it holds, and so does the launch of a graph. Spawned tasks are charged when room for them is reserved. Tasks that begin while there is no quota are not charged.
+//! whatever it holds, and so does the launch of a graph. Spawned tasks are charged when room for them is reserved.
+//! Tasks that begin while there is no quota are not charged.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard};
@@ -155,8 +156,8 @@ impl Session {
         self.change_word(&mut changes, control::MASKS + tenant, mask)
     }
 
-    /// Pauses a tenant: its tasks stay in their rings, and those of its resumable tasks that have begun begin no further
-    /// step, until the tenant is [resumed](Session::resume_tenant). Steps that have begun go on to their end.
+    /// Pauses a tenant: its tasks stay in their rings, and those of its resumable tasks that have begun begin no
+    /// further step, until the tenant is [resumed](Session::resume_tenant). Steps that have begun go on to their end.
     ///
     /// Its resumable tasks that have begun can still be cancelled. A task that is cancelled in its ring ends when the
     /// tenant is resumed.

@@ -27,8 +27,8 @@ pub struct StepCounts {
     pub parks: u64,
     /// The number of steps after which a task waited for its children or for an event.
     pub waits: u64,
-    /// The number of tasks that were made on the device: those that handlers have spawned, and the nodes of graphs that were
-    /// launched. The kernel does not count the two apart.
+    /// The number of tasks that were made on the device: those that handlers have spawned, and the nodes of graphs that
+    /// were launched. The kernel does not count the two apart.
     pub spawned: u64,
 }
 
