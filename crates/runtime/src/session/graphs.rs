@@ -140,7 +140,8 @@ impl Session {
     pub fn add_graph(&self, tenant: TenantId, graph: &Graph) -> Result<SessionGraph, Error> {
         self.check_tenant(tenant)?;
         let (found, name) = (graph.nodes.len(), || graph.name.clone());
-        let checked = graph.check(&self.kernel().spec).map_err(|source| Error::Graph { name: name(), source })?;
+        let checked =
+            graph.check(&self.kernel().spec).map_err(|source| Error::Graph { name: name(), source })?;
         let layout = self.rings().layout.trees.and_then(|trees| trees.graphs);
         let Some(layout) = layout.filter(|layout| found <= layout.nodes as usize) else {
             let most = layout.map_or(0, |layout| layout.nodes);

@@ -46,7 +46,7 @@ fn family() -> Handler {
             });
             for result in results {
                 let child = Child::with_opcode(&task, task.arg(1)).args([task.arg(0), f.lit(3)]);
-                task.spawn(child.into(result));
+                task.spawn(child.result_into(result));
             }
             task.wait_children();
         });

@@ -126,8 +126,8 @@ fn places(session: &Session) -> u32 {
 fn keep_busy(session: &Session, producer: &mut Producer) -> Vec<Ticket> {
     let task = Task::new(session.opcode("foreign").unwrap());
     let tickets: Vec<Ticket> = (0..2 * places(session)).map(|_| producer.submit(task).unwrap()).collect();
-    let live = || session.snapshot().unwrap().cells.unwrap().live;
-    while live() < tickets.len() as u64 || element(session, FOREIGN as usize) == 0 {
+    let runnable = || session.snapshot().unwrap().cells.unwrap().runnable;
+    while runnable() < tickets.len() as u64 || element(session, FOREIGN as usize) == 0 {
         std::thread::yield_now();
     }
     tickets
@@ -201,7 +201,7 @@ fn an_urgent_node_is_not_as_late_as_its_predecessors_would_be(session: &Session,
             graph.edge(first, node);
             graph.edge(node, last);
         }
-        let taken = session.graph(0, &graph).unwrap();
+        let taken = session.add_graph(0, &graph).unwrap();
         let launch = taken.launch(&[]).unwrap().priority(Priority::Idle);
         let steps = producer.submit(launch).unwrap().wait(LONG).unwrap();
         session.remove_graph(&taken, LONG).unwrap();

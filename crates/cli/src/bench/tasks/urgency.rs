@@ -148,7 +148,8 @@ fn branch_handler() -> Handler {
             // One tree at a time has all the room, so there is some unless a search for it has overlooked it.
             f.when(!task.reserve_children(2), || task.yield_now());
             for (side, word) in [(0, left), (1, right)] {
-                let child = Child::same_handler(&task).into(word).args([number * 2 + side, height - 1]);
+                let child =
+                    Child::same_handler(&task).result_into(word).args([number * 2 + side, height - 1]);
                 task.spawn(child.priority(Priority::Idle));
             }
             task.wait_children();
@@ -189,7 +190,7 @@ impl EndlessLoad {
             }
             producers.push(producer);
         }
-        while session.snapshot()?.cells.is_none_or(|cells| cells.live < u64::from(shape.count())) {
+        while session.snapshot()?.cells.is_none_or(|cells| cells.runnable < u64::from(shape.count())) {
             stop::unless_pressed()?;
             thread::yield_now();
         }
@@ -254,7 +255,7 @@ fn time_graphs(bench: &TasksBench<'_>, session: &Session, priority: Priority) ->
         .collect();
     let last = graph.node("last", "sum", nodes);
     graph.set_priority(last, Priority::Idle);
-    let (graph, mut producer) = (session.graph(0, &graph)?, session.producer(0)?);
+    let (graph, mut producer) = (session.add_graph(0, &graph)?, session.producer(0)?);
     let mut next = 0u32;
     repeat_times(bench.time, || {
         let numbers: Vec<u32> = (0..NODES).map(|at| next.wrapping_add(at)).collect();
