@@ -64,6 +64,9 @@ fn spec(spec: Spec) -> Spec {
         .handler("family", family())
 }
 
+/// This variable sets how often the same kernel is launched again in a row, which is done four times per session.
+const ROUNDS: &str = "PELTON_HANDOVERS";
+
 /// How many elements each producer has.
 const EACH: u32 = 400;
 
@@ -121,6 +124,7 @@ fn every_task_runs_once_while_handlers_change() {
                 })
                 .collect();
             let rounds = if shape.starts_with("reference") { 20 } else { 200 };
+            let rounds = std::env::var(ROUNDS).map_or(rounds, |text| text.parse().expect("it is a number"));
             let changed = threads.spawn(move || change_handlers(session, rounds)).join();
             over.store(true, Ordering::Relaxed);
             let counts = feeders.into_iter().map(|feeder| feeder.join().unwrap()).collect();
