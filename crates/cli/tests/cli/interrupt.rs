@@ -74,6 +74,16 @@ fn bench_compile_shows_what_is_measured() {
 }
 
 #[test]
+fn bench_soak_shows_what_was_checked() {
+    for load in ["tasks", "graphs"] {
+        let ran = interrupted_at(&["bench", "soak", "--load", load, "--json", "-"], "under way");
+        assert_eq!(ran.code, Some(130), "{load}: {}", ran.err);
+        assert!(ran.err.contains("interrupted: these are the figures so far"), "{load}: {}", ran.err);
+        assert!(ran.out.lines().count() > 0, "{load}");
+    }
+}
+
+#[test]
 fn litmus_shows_what_was_played() {
     let args = ["litmus", "--device", "reference", "--rounds", "1e6"];
     first_case_is_shown(&args, "host to device, near", "host to device, far");

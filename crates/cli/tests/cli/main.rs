@@ -25,6 +25,7 @@ mod scan_files;
 mod scan_interrupt;
 mod scan_rules;
 mod scan_staged;
+mod soak;
 mod test;
 
 use std::fs;

@@ -1,16 +1,20 @@
 //! Graphs: each node runs once, after its predecessors and with the right arguments.
 
+// `pelton bench soak --load graphs` runs many more of these graphs.
+#[allow(dead_code, unused_imports)] // It needs more than these tests do.
+#[path = "../../../cli/src/bench/soak/random_graph/mod.rs"]
+mod random_graph;
+
+use std::fmt::Debug;
 use std::time::Duration;
 
-use pelton::graph::{Graph, NodeArg, NodeId};
+use pelton::graph::{Graph, NodeArg};
 use pelton::protocol::FaultCode;
 use pelton::{Handler, Opcode, Session, Spec, Task, TaskError, Ticket};
 
+use self::random_graph::{MAX_NODES, Ran, Random, RandomGraph, broken_graph, with_node_handlers};
 use crate::everywhere::{LONG, everywhere};
 use crate::{element, fault_code};
-
-/// The most nodes of a graph in these tests.
-const NODES: u32 = 200;
 
 /// Mixes its first three arguments, and counts in the element that the fourth one names that it ran. If the fifth is not 0,
 /// it ends with that fault.
@@ -46,58 +50,14 @@ fn mixed(args: [u32; 3]) -> u32 {
     args[0].wrapping_mul(3) ^ args[1].wrapping_mul(5).wrapping_add(1) ^ args[2].wrapping_add(7)
 }
 
-/// Numbers that look random.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self, below: u32) -> u32 {
-        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        ((self.0 >> 33) as u32) % below.max(1)
-    }
-}
-
-/// A random graph that has no cycle, and what it gives for three parameters. Node k counts in element `first` + k.
-fn random_graph(random: &mut Random, parameters: [u32; 3], first: u32) -> (Graph, u32) {
-    let mut graph = Graph::new("random", 3);
-    let count = 1 + random.next(NODES);
-    let mut results: Vec<(NodeId, u32)> = Vec::new();
-    for node in 0..count {
-        let mut pick = || -> (NodeArg, u32) {
-            match random.next(4) {
-                0 => {
-                    let at = random.next(3);
-                    (NodeArg::Parameter(at), parameters[at as usize])
-                }
-                1 | 2 if node > 0 => {
-                    let (id, result) = results[random.next(node) as usize];
-                    (id.into(), result)
-                }
-                _ => {
-                    let value = random.next(1000);
-                    (value.into(), value)
-                }
-            }
-        };
-        let picked = [pick(), pick(), pick()];
-        let args: Vec<NodeArg> = picked.iter().map(|(arg, _)| *arg).chain([(first + node).into()]).collect();
-        let op = if random.next(8) == 0 { "slow" } else { "mix" };
-        let id = graph.node(format!("n{node}"), op, args);
-        if node > 0 && random.next(3) == 0 {
-            graph.edge(results[random.next(node) as usize].0, id);
-        }
-        results.push((id, mixed(picked.map(|(_, value)| value))));
-    }
-    let (id, result) = results[random.next(count) as usize];
-    graph.set_result(id);
-    (graph, result)
-}
-
 /// Every device assembles and compiles the kernel once for all cases.
 #[test]
 fn graphs_on_every_device() {
     let spec = |spec: Spec| {
-        spec.cells(64)
-            .graph_nodes(NODES)
+        with_node_handlers(spec)
+            .cells(64)
+            .spawn_cells(64)
+            .graph_nodes(MAX_NODES)
             .graph_instances(3)
             .handler("mix", mix())
             .handler("slow", slow_mix())
@@ -105,6 +65,7 @@ fn graphs_on_every_device() {
     };
     everywhere(spec, |session, shape| {
         random_graphs_give_what_they_should(session, shape);
+        graphs_with_a_mistake_are_refused(session, shape);
         many_launches_share_few_instances(session, shape);
         a_fault_skips_the_nodes_that_have_not_begun(session, shape);
         a_launch_can_be_cancelled(session, shape);
@@ -113,30 +74,39 @@ fn graphs_on_every_device() {
     });
 }
 
-/// Reads and clears how often each node ran.
-fn take_counts(session: &Session, first: u32, count: usize) -> Vec<u32> {
+/// Reads and clears words of `data`.
+fn take_words(session: &Session, first: u32, count: usize) -> Vec<u32> {
     let data = session.view::<u32>(0, "data").unwrap();
-    let counts = data.read(first as usize, count).unwrap();
+    let words = data.read(first as usize, count).unwrap();
     data.write(first as usize, &vec![0; count]).unwrap();
-    counts
+    words
 }
 
 fn random_graphs_give_what_they_should(session: &Session, shape: &str) {
     let rounds = if shape.starts_with("reference") { 3 } else { 40 };
     let mut producer = session.producer(0).unwrap().patience(LONG);
-    for seed in 0..rounds {
-        let random = &mut Random(seed);
-        let parameters = [random.next(u32::MAX), random.next(100), 3];
-        let (graph, right) = random_graph(random, parameters, 16);
-        let taken = session.add_graph(0, &graph).unwrap();
+    for number in 0..rounds {
+        let random = RandomGraph::new(number);
+        let wrong = |what: &dyn Debug| format!("{shape}: number {number}: {what:?}\n{}", random.graph);
+        let taken = session.add_graph(0, &random.graph).unwrap();
+        let parameters = [16, number as u32, 3];
+        let results = random.node_results(parameters);
         let mut ticket = producer.submit(taken.launch(&parameters).unwrap()).unwrap();
-        assert_eq!(ticket.wait(LONG), Ok(right), "{shape}: seed {seed}\n{graph}");
-        let counts = take_counts(session, 16, graph.nodes.len());
-        assert!(
-            counts.iter().all(|count| *count == 1),
-            "{shape}: seed {seed}: each node runs once: {counts:?}"
-        );
+        let end = ticket.wait(LONG);
+        assert_eq!(end, Ok(random.launch_result(&results)), "{}", wrong(&end));
+        let block = take_words(session, 16, random.block_words());
+        random.check_block(&block, &results, Ran::Whole).unwrap_or_else(|what| panic!("{}", wrong(&what)));
         session.remove_graph(&taken, LONG).unwrap();
+    }
+}
+
+fn graphs_with_a_mistake_are_refused(session: &Session, shape: &str) {
+    for number in 0..200 {
+        let random = RandomGraph::new(number);
+        if let Some((graph, refusal)) = broken_graph(&mut Random::new(number), &random) {
+            let answer = session.graph(0, &graph);
+            refusal.check(&graph, answer).unwrap_or_else(|what| panic!("{shape}: number {number}: {what}"));
+        }
     }
 }
 
@@ -155,7 +125,7 @@ fn many_launches_share_few_instances(session: &Session, shape: &str) {
     for (k, ticket) in (0..).zip(&mut tickets) {
         assert_eq!(ticket.wait(LONG), Ok(right(k)), "{shape}: launch {k}");
     }
-    assert_eq!(take_counts(session, 300, 1), [90 * launches], "{shape}");
+    assert_eq!(take_words(session, 300, 1), [90 * launches], "{shape}");
     session.remove_graph(&taken, LONG).unwrap();
 }
 
@@ -170,11 +140,11 @@ fn a_fault_skips_the_nodes_that_have_not_begun(session: &Session, shape: &str) {
     let taken = session.add_graph(0, &graph).unwrap();
     let mut run = |parameter| producer.submit(taken.launch(&[parameter]).unwrap()).unwrap().wait(LONG);
     assert!(run(0).is_ok(), "{shape}");
-    assert_eq!(take_counts(session, 400, 4), [1, 1, 1, 1], "{shape}");
+    assert_eq!(take_words(session, 400, 4), [1, 1, 1, 1], "{shape}");
     assert_eq!(fault_code(run(0x234)), FaultCode::user(0x234).ok(), "{shape}: the fault of the node");
-    assert_eq!(take_counts(session, 400, 4), [1, 1, 0, 0], "{shape}: the others were skipped");
+    assert_eq!(take_words(session, 400, 4), [1, 1, 0, 0], "{shape}: the others were skipped");
     assert!(run(0).is_ok(), "{shape}: the instance can be used again");
-    take_counts(session, 400, 4);
+    take_words(session, 400, 4);
     session.allow(0, &[Opcode::LAUNCH_GRAPH]).unwrap();
     let denied = fault_code(producer.submit(taken.launch(&[0]).unwrap()).unwrap().wait(LONG));
     assert_eq!(
@@ -183,7 +153,7 @@ fn a_fault_skips_the_nodes_that_have_not_begun(session: &Session, shape: &str) {
         "{shape}: the tenant may launch graphs, but not run the nodes"
     );
     session.set_mask(0, u32::MAX).unwrap();
-    take_counts(session, 400, 4);
+    take_words(session, 400, 4);
     session.remove_graph(&taken, LONG).unwrap();
 }
 
@@ -233,7 +203,7 @@ fn graphs_are_removed_and_replaced(session: &Session, shape: &str) {
     session.remove_graph(&first, LONG).unwrap();
     session.remove_graph(&second, LONG).unwrap();
     let mut large = Graph::new("large", 0);
-    for node in 0..=NODES {
+    for node in 0..=MAX_NODES {
         large.node(format!("n{node}"), "mix", []);
     }
     let error = session.add_graph(0, &large).unwrap_err().to_string();
