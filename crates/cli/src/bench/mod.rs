@@ -61,6 +61,7 @@ Examples:
   pelton bench soak --tasks 1e8 --start 4294900000
   pelton bench soak --device cuda --tasks 1e10 --slots 65536 --producers 8 --placement near
   pelton bench soak --load graphs --graphs 1e6
+  pelton bench soak --load stress --tasks 1e8 --seed 7
   pelton bench device --only hash
   pelton bench compile --json - > rows.jsonl     write rows to standard output instead of the table
 

@@ -75,7 +75,7 @@ fn bench_compile_shows_what_is_measured() {
 
 #[test]
 fn bench_soak_shows_what_was_checked() {
-    for load in ["tasks", "graphs"] {
+    for load in ["tasks", "graphs", "stress"] {
         let ran = interrupted_at(&["bench", "soak", "--load", load, "--json", "-"], "under way");
         assert_eq!(ran.code, Some(130), "{load}: {}", ran.err);
         assert!(ran.err.contains("interrupted: these are the figures so far"), "{load}: {}", ran.err);

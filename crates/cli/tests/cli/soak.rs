@@ -38,10 +38,34 @@ fn random_graphs_on_local_devices() {
 }
 
 #[test]
+fn tasks_of_every_kind_on_local_devices() {
+    for (device, tasks) in [("cpu", 30_000), ("reference", 1000)] {
+        for (placement, producers) in [("near", "8"), ("far", "3"), ("both", "1")] {
+            let count = tasks.to_string();
+            let load = ["--load", "stress", "--device", device, "--tasks", &count, "--seed", producers];
+            let shape = ["--placement", placement, "--producers", producers];
+            let rows = soak(&[&load[..], &shape].concat());
+            assert!(rows.len() == 1 && count_of(&rows[0]) >= tasks, "{rows:?}");
+        }
+    }
+}
+
+#[test]
 fn options_of_another_load_are_refused() {
-    for args in [&["--graphs", "5"][..], &["--load", "graphs", "--tasks", "5"]] {
+    for args in [
+        &["--graphs", "5"][..],
+        &["--load", "stress", "--graphs", "5"],
+        &["--load", "graphs", "--tasks", "5"],
+    ] {
         let ran = pelton(&[&["bench", "soak"], args].concat());
         assert_eq!(ran.code, Some(1), "{args:?}: {}", ran.err);
         assert!(ran.err.contains("has no meaning for this load"), "{args:?}: {}", ran.err);
     }
+}
+
+#[test]
+fn too_few_slots_are_refused() {
+    let ran = pelton(&["bench", "soak", "--load", "stress", "--slots", "64"]);
+    assert_eq!(ran.code, Some(1), "{}", ran.err);
+    assert!(ran.err.contains("64 slots per ring are too few for this load; it needs 128"), "{}", ran.err);
 }

@@ -12,11 +12,11 @@ use pelton::ir::types::Type;
 use pelton::protocol::FaultCode;
 use pelton::{Claim, Error, Producer, Region, Session, SessionGraph, TaskError, Ticket};
 
-use super::SoakArgs;
 use super::random_graph::{
     BLOCK_WORDS, MAX_NODES, PARAMETERS, Ran, Random, RandomGraph, broken_graph, with_node_handlers,
 };
 use super::workers::{SoakProgress, run_workers};
+use super::{SoakArgs, aim_of};
 use crate::bench::BenchRow;
 use crate::bench::flood::PATIENCE;
 use crate::error::CliError;
@@ -99,7 +99,7 @@ pub(super) fn soak_graphs(args: &SoakArgs, term: &Term) -> Result<Vec<BenchRow>,
     let (progress, began) = (SoakProgress::default(), Instant::now());
     let bar = term.bar(count, "{bar:40} {human_pos}/{human_len} graphs, {per_sec}, {eta} left");
     let work = |worker: u32| {
-        let producer = session.producer(0)?.patience(PATIENCE);
+        let producer = session.producer(0)?.patience(PATIENCE).aim(aim_of(worker));
         let free = (worker * BLOCKS..(worker + 1) * BLOCKS).collect();
         let mut feed = GraphFeed { session: &session, producer, free, seen: GraphTotals::default() };
         let numbers = (u64::from(worker)..count).step_by(producers as usize);

@@ -3,9 +3,9 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use pelton::{Aim, Opcode, Producer};
+use pelton::{Opcode, Producer};
 
-use super::{GLANCE, SoakArgs};
+use super::{GLANCE, SoakArgs, aim_of};
 use crate::bench::flood::{self, FloodShare, FloodWork};
 use crate::bench::{BenchRow, mark};
 use crate::error::CliError;
@@ -27,14 +27,13 @@ pub(super) fn soak_tasks(args: &SoakArgs, term: &Term) -> Result<Vec<BenchRow>, 
     let session = args.launch(&spec)?;
     term.note("tasks are under way");
     let (done, quit) = (AtomicU64::new(0), AtomicBool::new(false));
-    let aim = |producer: u32| if producer.is_multiple_of(2) { Aim::Throughput } else { Aim::Latency };
     let mut producers = (0..producer_count)
-        .map(|producer| Ok(session.producer(0)?.aim(aim(producer))))
+        .map(|producer| Ok(session.producer(0)?.aim(aim_of(producer))))
         .collect::<Result<Vec<Producer>, pelton::Error>>()?;
     let began = Instant::now();
     let (each, rest) = (tasks / u64::from(producer_count), tasks % u64::from(producer_count));
     let part = |producer: u32| {
-        let (batch, deep) = flood::batch_shape(&flood::aimed_slots(&session, aim(producer)), BATCH);
+        let (batch, deep) = flood::batch_shape(&flood::aimed_slots(&session, aim_of(producer)), BATCH);
         let count = each + u64::from(u64::from(producer) < rest);
         let (work, start, time, pace) = (FloodWork::Mark, args.start, Duration::MAX, None);
         let (done, quit) = (&done, &quit);

@@ -3,11 +3,12 @@
 mod graphs;
 mod marked;
 mod random_graph;
+mod stress;
 mod workers;
 
 use std::time::Duration;
 
-use pelton::{Geometry, Placement, Session, Spec};
+use pelton::{Aim, Geometry, Placement, Session, Spec};
 use pelton_device::open;
 
 use super::BenchRow;
@@ -30,7 +31,8 @@ pub(super) struct SoakArgs {
     #[arg(long, short, value_name = "NAME", default_value = "cpu")]
     device: String,
 
-    /// The number of tasks, such as 1e9; 1e9 if it is not given
+    /// The number of tasks, such as 1e9. If it is not given, it is 1e9, or 1e8 for the load `stress`, which counts spawned
+    /// tasks and the nodes of graphs too
     #[arg(long, value_name = "N", value_parser = parse_count::<u64>, allow_negative_numbers = true)]
     tasks: Option<u64>,
 
@@ -38,8 +40,9 @@ pub(super) struct SoakArgs {
     #[arg(long, value_name = "N", value_parser = parse_count::<u64>, allow_negative_numbers = true)]
     graphs: Option<u64>,
 
-    /// What random choices follow from. An error names the seed of the graph that went wrong, so that this graph can
-    /// be run alone with `--graphs 1`
+    /// What random choices follow from. With the load `graphs`, an error names the seed of the graph that went wrong, so
+    /// that this graph can be run alone with `--graphs 1`. With the load `stress`, each producer submits the same tasks and
+    /// asks the same of them again, but not at the same moments
     #[arg(long, value_name = "N", default_value = "1", value_parser = parse_count::<u64>, allow_negative_numbers = true)]
     seed: u64,
 
@@ -72,6 +75,9 @@ enum SoakLoad {
     /// Random graphs of up to 200 nodes; each node must run once, after those it waits for and with the right
     /// arguments, and graphs with a mistake must be refused by name
     Graphs,
+    /// Tasks of every kind at every level, also trees, graphs and tasks that wait for events, some of which are cancelled,
+    /// paused, resumed or dropped; every one must end truthfully, and nothing may be left in the end
+    Stress,
 }
 
 /// Where the rings of a session lie.
@@ -95,6 +101,11 @@ impl From<RingPlace> for Placement {
     }
 }
 
+/// What a producer prefers: they take turns.
+fn aim_of(producer: u32) -> Aim {
+    if producer.is_multiple_of(2) { Aim::Throughput } else { Aim::Latency }
+}
+
 impl SoakArgs {
     /// The `Spec` that all loads begin with.
     fn spec(&self, slots: u32) -> Spec {
@@ -115,7 +126,7 @@ impl SoakArgs {
     /// Refuses an option that has no meaning for the load.
     fn check_options(&self) -> Result<(), CliError> {
         let strange = match self.load {
-            SoakLoad::Tasks => self.graphs.map(|_| "--graphs"),
+            SoakLoad::Tasks | SoakLoad::Stress => self.graphs.map(|_| "--graphs"),
             SoakLoad::Graphs => self.tasks.map(|_| "--tasks"),
         };
         match strange {
@@ -134,5 +145,6 @@ pub(super) fn run_soak(args: &SoakArgs, term: &Term) -> Result<Vec<BenchRow>, Cl
     match args.load {
         SoakLoad::Tasks => marked::soak_tasks(args, term),
         SoakLoad::Graphs => graphs::soak_graphs(args, term),
+        SoakLoad::Stress => stress::soak_stress(args, term),
     }
 }

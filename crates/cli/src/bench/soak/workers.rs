@@ -22,6 +22,11 @@ impl SoakProgress {
         self.done.fetch_add(count, Ordering::Relaxed);
     }
 
+    /// Sets how much is done.
+    pub(super) fn set(&self, done: u64) {
+        self.done.store(done, Ordering::Relaxed);
+    }
+
     /// How much is done.
     pub(super) fn done(&self) -> u64 {
         self.done.load(Ordering::Relaxed)

@@ -15,7 +15,7 @@ mod random;
 use pelton::{Graph, NodeArg, NodeId, Priority};
 
 pub(crate) use broken::broken_graph;
-pub(crate) use handlers::with_node_handlers;
+pub(crate) use handlers::{mix_in_kernel, mix_word, with_node_handlers};
 pub(crate) use model::Ran;
 pub(crate) use random::Random;
 
