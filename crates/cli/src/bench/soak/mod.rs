@@ -42,7 +42,7 @@ pub(super) struct SoakArgs {
 
     /// What random choices follow from. With the load `graphs`, an error names the seed of the graph that went wrong, so
     /// that this graph can be run alone with `--graphs 1`. With the load `stress`, each producer submits the same tasks and
-    /// asks the same of them again, but not at the same moments
+    /// asks the same of them again, but not at the same moments, and how many signals tasks wait for depends on those
     #[arg(long, value_name = "N", default_value = "1", value_parser = parse_count::<u64>, allow_negative_numbers = true)]
     seed: u64,
 
