@@ -130,8 +130,8 @@ pub(super) fn soak_graphs(args: &SoakArgs, term: &Term) -> Result<Vec<BenchRow>,
 fn check_end(session: Session, seen: &GraphTotals) -> Result<(), CliError> {
     let wrong = |what: String| Err(CliError::Wrong(what));
     if let Some(cells) = session.snapshot()?.cells {
-        let graphs = cells.trees.as_ref().map_or(0, |trees| trees.graphs);
-        if cells.used + cells.spawned_now + graphs + cells.live != 0 {
+        let graphs = cells.trees.as_ref().and_then(|trees| trees.graphs).unwrap_or(0);
+        if cells.used + cells.spawned_now + graphs + cells.runnable != 0 {
             return wrong(format!("the session is not idle after the last graph: {cells}"));
         }
         let spawned = cells.steps.spawned;
@@ -220,7 +220,7 @@ impl GraphFeed<'_> {
         random: &RandomGraph,
     ) -> Result<(), CliError> {
         if let Some((graph, refusal)) = choices.one_in(4).then(|| broken_graph(choices, random)).flatten() {
-            let answer = self.session.graph(0, &graph);
+            let answer = self.session.add_graph(0, &graph);
             refusal.check(&graph, answer).map_err(|what| wrong_graph(seed, what))?;
             self.seen.refused += 1;
         }
@@ -237,7 +237,7 @@ impl GraphFeed<'_> {
     ) -> Result<SessionGraph, CliError> {
         let since = Instant::now();
         loop {
-            match self.session.graph(0, &random.graph) {
+            match self.session.add_graph(0, &random.graph) {
                 Ok(taken) => return Ok(taken),
                 Err(Error::GraphRoom { .. }) if !open.is_empty() => self.settle_first(open, progress)?,
                 // The graphs of other producers take up the room.

@@ -105,9 +105,9 @@ impl Refusal {
     pub(crate) fn check<T>(&self, graph: &Graph, answer: Result<T, Error>) -> Result<(), String> {
         let error = answer.err().ok_or_else(|| format!("a wrong graph was taken: {self:?}"))?;
         let right = match (self, &error) {
-            (Refusal::Exactly(wanted), Error::Graph(found)) => found == wanted,
-            (Refusal::Op(wanted), Error::Graph(GraphError::Op { node, .. })) => node == wanted,
-            (Refusal::Cycle(edge), Error::Graph(GraphError::Cycle { nodes })) => {
+            (Refusal::Exactly(wanted), Error::Graph { source: found, .. }) => found == wanted,
+            (Refusal::Op(wanted), Error::Graph { source: GraphError::Op { node, .. }, .. }) => node == wanted,
+            (Refusal::Cycle(edge), Error::Graph { source: GraphError::Cycle { nodes }, .. }) => {
                 is_cycle_with(graph, nodes, *edge)
             }
             (Refusal::Size, Error::GraphSize { found, .. }) => *found == graph.nodes.len(),

@@ -65,7 +65,7 @@ fn fork_node(leaf: Opcode) -> Handler {
                 task.yield_to_step(1);
             });
             for (word, seed) in words.into_iter().zip(seeds) {
-                task.spawn(Child::new(&task, leaf).into(word).args([seed]));
+                task.spawn(Child::new(&task, leaf).result_into(word).args([seed]));
             }
             task.wait_children();
         });

@@ -225,7 +225,7 @@ impl<'s> StressFeed<'s> {
             let number = u64::from(self.random.next_word()) << 32 | u64::from(self.random.next_word());
             let graph = RandomGraph::new(number);
             if graph.graph.nodes.len() <= self.plan.graph_nodes() {
-                let taken = self.session.graph(self.tenant, &graph.graph)?;
+                let taken = self.session.add_graph(self.tenant, &graph.graph)?;
                 return Ok((graph, taken));
             }
         }

@@ -168,7 +168,7 @@ fn tree_handler() -> Handler {
             });
             let half = count >> 1;
             for (word, first, count) in [(halves[0], first, half), (halves[1], first + half, count - half)] {
-                task.spawn(Child::same_handler(&task).into(word).args([row, first, count, faulty]));
+                task.spawn(Child::same_handler(&task).result_into(word).args([row, first, count, faulty]));
             }
             task.wait_children_then(3);
         });

@@ -29,7 +29,8 @@ pub(super) fn check_idle(session: &Session) -> Result<(), CliError> {
     }
     let Some(cells) = snapshot.cells else { return Ok(()) };
     let graphs = graphs_now(&cells);
-    let busy = [cells.used, cells.live, cells.waiting, cells.joining, cells.awaiting_events, cells.paused];
+    let busy =
+        [cells.used, cells.runnable, cells.waiting, cells.joining, cells.awaiting_events, cells.paused];
     if busy.iter().sum::<u64>() + cells.spawned_now + graphs != 0 || !cells.ready.is_empty() {
         return wrong(cells.to_string());
     }
@@ -38,7 +39,7 @@ pub(super) fn check_idle(session: &Session) -> Result<(), CliError> {
 
 /// The number of launches of graphs that are under way.
 fn graphs_now(cells: &CellSnapshot) -> u64 {
-    cells.trees.as_ref().map_or(0, |trees| trees.graphs)
+    cells.trees.as_ref().and_then(|trees| trees.graphs).unwrap_or(0)
 }
 
 /// Takes all cells and all instances at once, and gives them back.
@@ -79,7 +80,7 @@ pub(super) fn fill_pools(session: &Session, ops: &StressOps, plan: StressPlan) -
     let mut taken = Vec::new();
     for (index, (tenant, producer)) in producers.iter_mut().enumerate() {
         if index < plan.tenants() as usize {
-            taken.push(session.graph(*tenant, &graph)?);
+            taken.push(session.add_graph(*tenant, &graph)?);
         }
         for _ in 0..INSTANCES_PER_PRODUCER {
             tickets.push(producer.submit(taken[*tenant as usize].launch(&[])?)?);
