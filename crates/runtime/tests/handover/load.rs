@@ -2,8 +2,10 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use pelton::Placement::{Far, Near};
+use pelton::device::open;
 use pelton::kernel::handler_trees::Child;
-use pelton::{Handler, Opcode, Producer, Region, Session, Spec, Task, Ticket};
+use pelton::{Geometry, Handler, Opcode, Producer, Region, Session, Spec, Task, Ticket};
 use pelton_ir::types::{Order, Scope, Type};
 
 use crate::{LONG, on_every_device};
@@ -142,4 +144,42 @@ fn every_task_runs_once_while_handlers_change() {
         let cells = session.snapshot().unwrap().cells.unwrap();
         assert_eq!((cells.used, cells.spawned_now), (0, 0), "{shape}");
     });
+}
+
+/// Writes its argument behind those that were written before.
+fn note() -> Handler {
+    Handler::lane_wide(|task| {
+        let (f, data) = (task.body(), task.data());
+        let at = f.atomic_add(Order::Relaxed, Scope::Device, data.at(0), 1u32);
+        f.store(data.at(at + 1), task.arg(0));
+        task.finish(at);
+    })
+}
+
+/// Catches a run that begins before or behind the first task that the last one has not taken: where one lane runs all
+/// tasks of a ring, they run in the order in which they were submitted.
+#[test]
+fn tasks_of_a_ring_run_in_order_while_runs_change() {
+    const TASKS: u32 = 20_000;
+    for placement in [Near, Far] {
+        let spec = Spec::new(Geometry::new(16).lanes(1).groups(1)).placement(placement);
+        let spec = spec.region(Region::new("data", Type::U32, TASKS + 1)).handler("note", note());
+        let session = Session::launch(&open("cpu").unwrap(), &spec).unwrap();
+        let (op, over) = (session.opcode("note").unwrap(), &AtomicBool::new(false));
+        std::thread::scope(|threads| {
+            let mut producer = session.producer(0).unwrap().patience(LONG);
+            threads.spawn(move || {
+                for number in 0..TASKS {
+                    producer.submit(Task::new(op).args([number])).unwrap();
+                }
+                over.store(true, Ordering::Relaxed);
+            });
+            while !over.load(Ordering::Relaxed) {
+                session.hand_over(&session.spec(), LONG).unwrap();
+            }
+        });
+        session.quiesce(LONG).unwrap();
+        let data = session.view::<u32>(0, "data").unwrap().read_all().unwrap();
+        assert!(data[1..].iter().copied().eq(0..TASKS), "{placement:?}: they ran in order");
+    }
 }
