@@ -157,8 +157,8 @@ pub enum HandOverError {
     /// The session has a handler of this name already.
     #[error("this session has a handler {name:?} already: replace it, or choose another name")]
     NameTaken { name: String },
-    /// All opcodes that can be assigned are in use, or were in use.
-    #[error("there is no opcode left for handler {name:?}")]
+    /// Every opcode that a handler can have belongs to a handler of this session, or did so before that was removed.
+    #[error("there is no opcode left for handler {name:?}: those of removed handlers are not used again")]
     NoOpcode { name: String },
     /// The handler is resumable, and the session was launched without resumable handlers.
     #[error(
@@ -171,21 +171,31 @@ pub enum HandOverError {
         "handler {name:?} spawns tasks, and this session has no room for them: \
          launch the session with at least one handler that spawns tasks"
     )]
-    NoChildren { name: String },
-    /// Only one of two versions of a handler is resumable, so tasks that wait in rings would be of the wrong kind.
-    #[error("{}", steps_differ(.name, *.resumable))]
-    Steps { name: String, resumable: bool },
-    /// Tasks that have begun with the old version of a handler are under way.
-    #[error(
-        "{tasks} tasks of handler {name:?} have begun and not ended, and its new version does not take them over \
-         (`Handler::takes_over`)"
-    )]
-    Begun { name: String, tasks: u64 },
+    NoSpawnCells { name: String },
+    /// Only one of two versions of a handler is resumable. Tasks that wait in rings would be of the wrong kind, because only
+    /// resumable tasks have cells. `resumable` says whether the new version is.
+    #[error("{}", resumable_differs(.name, *.resumable))]
+    ResumableDiffers { name: String, resumable: bool },
+    /// Tasks that have begun with the old version of a handler have not ended, and the new version does not take them over.
+    #[error("{}", begun_tasks(.name, *.tasks))]
+    BegunTasks { name: String, tasks: u64 },
 }
 
-fn steps_differ(name: &str, resumable: bool) -> String {
-    let (is, was) = if resumable { ("is", "was not") } else { ("is not", "was") };
-    format!("handler {name:?} {is} resumable, and {was} before: remove it, and install the new one")
+/// Says that only one of two versions of a handler is resumable, and what helps.
+fn resumable_differs(name: &str, resumable: bool) -> String {
+    let (was, is) = if resumable { ("is not", "is") } else { ("is", "is not") };
+    format!(
+        "handler {name:?} {was} resumable, and its new version {is}: remove the handler, and install the new version"
+    )
+}
+
+/// Says that tasks of the old version of a handler are under way.
+fn begun_tasks(name: &str, tasks: u64) -> String {
+    let (word, have, them) = if tasks == 1 { ("task", "has", "it") } else { ("tasks", "have", "them") };
+    format!(
+        "{tasks} {word} of handler {name:?} {have} begun and not ended, and its new version does not take {them} over \
+         (`Handler::takes_over`)"
+    )
 }
 
 /// How a session ended, in full: with the error of the device if there was one.

@@ -172,7 +172,7 @@ impl Session {
                 refused => refused,
             };
             match changed {
-                Err(Error::HandOver(HandOverError::Begun { .. })) if !deadline.has_passed() => {
+                Err(Error::HandOver(HandOverError::BegunTasks { .. })) if !deadline.has_passed() => {
                     backoff.pause()
                 }
                 ended => return ended,
@@ -240,7 +240,7 @@ impl PlannedKernel {
         }) {
             let resumable = is_resumable(&assembled.layout, next.op);
             if resumable != is_resumable(&old.layout, next.op) {
-                return Err(HandOverError::Steps { name: next.name.clone(), resumable }.into());
+                return Err(HandOverError::ResumableDiffers { name: next.name.clone(), resumable }.into());
             }
             let same = next.handler.clone().takes_over(known.takes_over) == known.handler;
             if resumable && !same && !next.takes_over {
@@ -269,7 +269,7 @@ impl PlannedKernel {
             });
             match begun.count() as u64 {
                 0 => {}
-                tasks => return Err(HandOverError::Begun { name: name.clone(), tasks }.into()),
+                tasks => return Err(HandOverError::BegunTasks { name: name.clone(), tasks }.into()),
             }
         }
         Ok(())
@@ -328,7 +328,7 @@ fn check_room((old_spec, old): (&Spec, &Layout), (spec, new): (&Spec, &Layout)) 
     let changed = || spec.handlers.iter().find(|next| !old_spec.handlers.contains(next));
     let name = || changed().map(|handler| handler.name.clone()).unwrap_or_default();
     if old.trees != new.trees {
-        return Err(HandOverError::NoChildren { name: name() });
+        return Err(HandOverError::NoSpawnCells { name: name() });
     }
     if old.steps.is_none() && new.steps.is_some() {
         return Err(HandOverError::NoCells { name: name() });

@@ -270,18 +270,17 @@ fn what_a_session_cannot_change_is_refused() {
     let session = launch(&spec.clone().handler("parks", resumable));
     assert_eq!(
         refused(session.replace("plain", parked(1, 1), LONG)),
-        HandOverError::Steps { name: name(), resumable: true }
+        HandOverError::ResumableDiffers { name: name(), resumable: true }
     );
-    let steps = refused(session.replace("parks", version(1), LONG));
     assert_eq!(
-        steps.to_string(),
-        "handler \"parks\" is not resumable, and was before: remove it, and install the new one"
+        refused(session.replace("parks", version(1), LONG)).to_string(),
+        "handler \"parks\" is resumable, and its new version is not: remove the handler, and install the new version"
     );
     let spawns = Handler::lane_wide(|task| {
         task.reserve_children(1);
         task.finish(0u32);
     });
-    let no_room = HandOverError::NoChildren { name: "spawns".into() };
+    let no_room = HandOverError::NoSpawnCells { name: "spawns".into() };
     assert_eq!(refused(session.install("spawns", spawns.clone()).map(|_| ())), no_room);
     // Events alone give no room for spawned tasks either.
     let session = launch(&spec.events(1));
