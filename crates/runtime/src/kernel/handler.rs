@@ -126,7 +126,7 @@ pub struct Handler {
     pub module: Module,
     /// What went wrong while the handler was made.
     pub(super) error: Option<String>,
-    /// Whether tasks that were begun by an older version of the handler go on with this one.
+    /// Whether tasks that an older version of the handler has begun go on with this one.
     pub takes_over: bool,
     /// Whether the handler may end the kernel with `trap`.
     pub(super) may_trap: bool,
@@ -198,9 +198,11 @@ impl Handler {
         Handler { visible, ..self }
     }
 
-    /// Sets whether tasks that were begun by an older version of this handler go on with this one when
-    /// [`Session::replace`](crate::Session::replace) installs it. Their frames must then mean the same to both versions. By
-    /// default they do not go on, and a handler is not replaced while it has begun tasks that have not ended.
+    /// Sets whether this handler takes over the resumable tasks that an older version has begun, when
+    /// [`Session::replace`](crate::Session::replace) puts it in the place of that version. The tasks then go on with this
+    /// handler at their next step, so their frames must mean the same to both versions.
+    ///
+    /// By default it does not, and the older version is replaced only when all tasks that it has begun have ended.
     pub fn takes_over(self, takes_over: bool) -> Self {
         Handler { takes_over, ..self }
     }
@@ -262,12 +264,12 @@ pub struct NamedHandler {
 }
 
 impl NamedHandler {
-    /// Makes a handler for the opcode of a resumable handler that was removed. It ends each task of that opcode with the
+    /// Makes a handler that stands in for a resumable handler that was removed. It ends each task of that opcode with the
     /// fault UNKNOWN. Its name has a dot, so that no handler of a user has it.
-    pub(crate) fn removed(removed: &NamedHandler) -> Self {
+    pub(crate) fn stand_in(removed: &NamedHandler) -> Self {
         let end = |task: &HandlerBody<'_>| {
             task.fault(FaultCode::UNKNOWN.code());
-            // A task is resumable if its handler calls this, and the tasks of the removed one are.
+            // A handler is resumable if it calls this anywhere, and this one has to be, like the removed one.
             task.f.when(task.f.lit(false), || task.yield_now());
         };
         let handler = match removed.width {

@@ -70,7 +70,7 @@ mod watch;
 mod window;
 
 pub use assemble::{Assembled, assemble};
-pub(crate) use assemble::{SessionRoom, assemble_in};
+pub(crate) use assemble::{PreviousKernel, assemble_after};
 pub use buffers::BufferId;
 pub(crate) use buffers::STRIDE;
 pub use builtin::{PROVIDED_OPS, UNIMPLEMENTED_OPS};

@@ -48,7 +48,8 @@ use crate::kernel::fence::end_of_marks;
 use crate::kernel::layout::BufferKey;
 use crate::kernel::steps::frame_index;
 use crate::kernel::{
-    Assembled, BufferId, Handler, Layout, NamedHandler, Placement, STRIDE, SessionRoom, Spec, assemble_in,
+    Assembled, BufferId, Handler, Layout, NamedHandler, Placement, PreviousKernel, STRIDE, Spec,
+    assemble_after,
 };
 use crate::protocol::{Opcode, slot};
 
@@ -167,7 +168,7 @@ impl Session {
         let planned = PlannedKernel::new(self, &old, next)?;
         loop {
             // Tasks that are under way are counted first, so that the kernel is not stopped in vain.
-            let changed = match planned.check_begun(&old) {
+            let changed = match planned.check_begun_tasks(&old) {
                 Ok(()) => self.pause_and_launch(&old, Some(&planned)),
                 refused => refused,
             };
@@ -214,54 +215,42 @@ impl Session {
 struct PlannedKernel {
     spec: Arc<Spec>,
     assembled: Assembled,
-    removed: Vec<NamedHandler>,
+    stand_ins: Vec<NamedHandler>,
     compiled: CompiledKernel,
-    /// The memory of the kernel. Buffers that have grown have new memory, which is empty yet.
+    /// The memory of the kernel. Buffers that have to grow have new memory, whose content is not copied yet.
     memories: BufferMemories,
-    /// The handlers that are replaced by versions that do not take over tasks that have begun.
-    replaced: Vec<NamedHandler>,
+    /// The new versions of handlers that do not take over the tasks that the old ones have begun.
+    fresh_versions: Vec<NamedHandler>,
 }
 
 impl PlannedKernel {
-    /// Checks, assembles and loads a kernel that is to follow another one, and allocates its memory.
+    /// Checks, assembles and compiles a kernel that is to follow another one, and allocates its memory.
     fn new(session: &Session, old: &SessionKernel, spec: Spec) -> Result<Self, Error> {
-        let is_resumable = |layout: &Layout, op: Opcode| layout.resumable_ops.contains(&op);
         let gone = old.spec.handlers.iter().filter(|known| spec.handlers.iter().all(|h| h.op != known.op));
-        let gone = gone.filter(|known| is_resumable(&old.layout, known.op)).map(NamedHandler::removed);
-        let removed: Vec<_> = old.removed.iter().cloned().chain(gone).collect();
-        let (geometry, placement) = old.shape.clone();
-        let shaped = Spec { geometry, placement, ..spec.clone() };
-        let room = SessionRoom { layout: &old.layout, removed: &removed };
-        let assembled = assemble_in(&shaped, session.device.caps(), Some(room))?;
+        let gone = gone.filter(|known| old.layout.resumable_ops.contains(&known.op));
+        let stand_ins: Vec<_> =
+            old.stand_ins.iter().cloned().chain(gone.map(NamedHandler::stand_in)).collect();
+        let (geometry, placement) = (old.geometry.clone(), old.placement);
+        let fitted = Spec { geometry, placement, ..spec.clone() };
+        let previous = PreviousKernel { layout: &old.layout, stand_ins: &stand_ins };
+        let assembled = assemble_after(Some(previous), &fitted, session.device.caps())?;
         check_room((&old.spec, &old.layout), (&spec, &assembled.layout))?;
-        let mut replaced = Vec::new();
-        for (next, known) in spec.handlers.iter().filter_map(|next| {
-            old.spec.handlers.iter().find(|known| known.op == next.op).map(|known| (next, known))
-        }) {
-            let resumable = is_resumable(&assembled.layout, next.op);
-            if resumable != is_resumable(&old.layout, next.op) {
-                return Err(HandOverError::ResumableDiffers { name: next.name.clone(), resumable }.into());
-            }
-            let same = next.handler.clone().takes_over(known.takes_over) == known.handler;
-            if resumable && !same && !next.takes_over {
-                replaced.push(next.clone());
-            }
-        }
+        let fresh_versions = find_fresh_versions(old, &spec, &assembled.layout)?;
         let compiled = session.device.compile(&assembled.module, None, assembled.layout.lanes)?;
         let memories = old.memories.for_layout(&session.device, &assembled.layout)?;
-        Ok(PlannedKernel { spec: Arc::new(spec), assembled, removed, compiled, memories, replaced })
+        Ok(PlannedKernel { spec: Arc::new(spec), assembled, stand_ins, compiled, memories, fresh_versions })
     }
 
     /// Checks that no task is under way that has begun with a handler whose new version does not take over.
-    fn check_begun(&self, old: &SessionKernel) -> Result<(), Error> {
-        if self.replaced.is_empty() {
+    fn check_begun_tasks(&self, old: &SessionKernel) -> Result<(), Error> {
+        if self.fresh_versions.is_empty() {
             return Ok(());
         }
         let words = |id| download_words(&old.memories, id);
         let (states, lines, facts) =
             (words(BufferId::CellStates)?, words(BufferId::CellLines)?, words(BufferId::CellFacts)?);
         let (line, fact) = (slot::WORDS / 2, cell_fact::WORDS as usize);
-        for NamedHandler { op, name, .. } in &self.replaced {
+        for NamedHandler { op, name, .. } in &self.fresh_versions {
             let begun = states.iter().enumerate().filter(|(cell, state)| {
                 **state & cell_state::PHASE != cell_state::ENDED
                     && (lines[cell * line] >> 32) as u32 == op.code()
@@ -281,7 +270,7 @@ impl PlannedKernel {
         session: &Session,
         old: &SessionKernel,
     ) -> Result<(SessionKernel, Box<dyn pelton_device::Run>), Error> {
-        self.check_begun(old)?;
+        self.check_begun_tasks(old)?;
         let Assembled { module, layout } = &self.assembled;
         let loaded = self.compiled.load()?;
         copy_counters(old, layout, &self.memories)?;
@@ -290,8 +279,9 @@ impl PlannedKernel {
             spec: self.spec.clone(),
             layout: Arc::new(layout.clone()),
             memories: self.memories.clone(),
-            shape: old.shape.clone(),
-            removed: self.removed.clone(),
+            geometry: old.geometry.clone(),
+            placement: old.placement,
+            stand_ins: self.stand_ins.clone(),
             loaded,
             launch: bind_buffers(&self.spec, module, layout, &self.memories),
         };
@@ -305,6 +295,28 @@ impl PlannedKernel {
 fn find_handler(spec: &Spec, name: &str) -> Result<usize, HandOverError> {
     let found = spec.handlers.iter().position(|known| known.name == name);
     found.ok_or_else(|| HandOverError::UnknownHandler { name: name.into() })
+}
+
+/// Finds the resumable handlers whose new versions do not take over the tasks that the old ones have begun, and checks that
+/// no handler becomes resumable or ceases to be.
+fn find_fresh_versions(
+    old: &SessionKernel,
+    spec: &Spec,
+    layout: &Layout,
+) -> Result<Vec<NamedHandler>, HandOverError> {
+    let mut fresh = Vec::new();
+    for next in &spec.handlers {
+        let Some(known) = old.spec.handlers.iter().find(|known| known.op == next.op) else { continue };
+        let resumable = layout.resumable_ops.contains(&next.op);
+        if resumable != old.layout.resumable_ops.contains(&next.op) {
+            return Err(HandOverError::ResumableDiffers { name: next.name.clone(), resumable });
+        }
+        let same = next.handler.clone().takes_over(known.takes_over) == known.handler;
+        if resumable && !same && !next.takes_over {
+            fresh.push(next.clone());
+        }
+    }
+    Ok(fresh)
 }
 
 /// Checks that a `Spec` differs from that of a session only in what a session can change.

@@ -15,10 +15,12 @@ pub(super) struct SessionKernel {
     pub layout: Arc<Layout>,
     /// All memory that the kernel is bound to.
     pub memories: BufferMemories,
-    /// The geometry and the placement for which the kernel was assembled, if the `Spec` left them open.
-    pub shape: (Geometry, Option<Placement>),
-    /// Handlers that end the tasks of resumable handlers that were removed.
-    pub removed: Vec<NamedHandler>,
+    /// The geometry with which the kernel was assembled. It is not that of the `Spec` if fewer groups fit.
+    pub geometry: Geometry,
+    /// The placement with which the kernel was assembled. It is not that of the `Spec` if near rings do not fit.
+    pub placement: Option<Placement>,
+    /// Handlers that stand in for resumable handlers that were removed, and end their tasks.
+    pub stand_ins: Vec<NamedHandler>,
     pub loaded: Arc<dyn Kernel>,
     pub launch: Launch,
 }

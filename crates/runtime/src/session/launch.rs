@@ -48,8 +48,16 @@ pub(super) fn launch_session(
     let layout = Arc::new(layout);
     let rings = Arc::new(Rings::new(layout.clone(), rings, &memory, &starts, spec)?);
     let served = ServedRings::launch(rings, spec.lease, || Ok(loaded.launch(&launch)?))?;
-    let (spec, shape) = (Arc::new(spec.clone()), (geometry, spec.placement));
-    let kernel = SessionKernel { spec, layout, memories, shape, removed: Vec::new(), loaded, launch };
+    let kernel = SessionKernel {
+        spec: Arc::new(spec.clone()),
+        layout,
+        memories,
+        geometry,
+        placement: spec.placement,
+        stand_ins: Vec::new(),
+        loaded,
+        launch,
+    };
     Ok(Launched { served, memory, kernel })
 }
 
@@ -60,7 +68,7 @@ fn allocate_memory(device: &Arc<dyn Device>, layout: &Layout) -> Result<(RingMem
 }
 
 /// Assembles and loads the kernel of a spec. If the kernel turns out so large that fewer groups fit than it was
-/// assembled for, it is assembled again for as many as fit. Gives the geometry for which it was assembled, too.
+/// assembled for, it is assembled again for as many as fit. Also returns the geometry with which it was assembled.
 fn load_kernel(
     device: &Arc<dyn Device>,
     spec: &Spec,

@@ -1,8 +1,8 @@
 //! From a `Spec` to a kernel. This is the one step that can refuse a `Spec`.
 //!
 //! Everything that users write is checked first: the [axes, tenants and regions](spec_checks) of the `Spec`, then each
-//! [handler](handler_checks), then the [size](limits) of all handlers together, then the [graphs](graph_checks). What is written after that is valid
-//! unless Pelton has a defect, and the validator has the last word on it.
+//! [handler](handler_checks), then the [size](limits) of all handlers together, then the [graphs](graph_checks). What is
+//! written after that is valid unless Pelton has a defect, and the validator has the last word on it.
 
 mod graph_checks;
 mod handler_checks;
@@ -50,47 +50,33 @@ pub struct Assembled {
 ///
 /// [`AssembleError`] names the axis, tenant, region, handler, library or graph that cannot be assembled, and says why.
 pub fn assemble(spec: &Spec, caps: &Caps) -> Result<Assembled, AssembleError> {
-    assemble_in(spec, caps, None)
+    assemble_after(None, spec, caps)
 }
 
-/// The session that a kernel is written for, if it is to follow another kernel there.
+/// The kernel that a session has run so far, for the kernel that is to follow it.
 #[derive(Clone, Copy)]
-pub(crate) struct SessionRoom<'a> {
-    /// Where everything lies that the kernel before has left.
+pub(crate) struct PreviousKernel<'a> {
+    /// Where everything lies that the previous kernel leaves.
     pub layout: &'a Layout,
-    /// Handlers that end tasks of opcodes that were removed, which may still have cells.
-    pub removed: &'a [NamedHandler],
+    /// Handlers that stand in for resumable handlers that were removed, because tasks of theirs may still have cells.
+    pub stand_ins: &'a [NamedHandler],
 }
 
-/// Writes a kernel as [`assemble`] does. If it is to follow another kernel in a session, then everything that lies in the
-/// session's memory stays where it is, and what the new kernel needs beyond that comes after it.
-pub(crate) fn assemble_in(
+/// Writes a kernel as [`assemble`] does. If it is to follow another kernel in a session, then everything that this one
+/// leaves in the session's memory stays where it is, and what the new kernel needs beyond that comes after it.
+pub(crate) fn assemble_after(
+    previous: Option<PreviousKernel<'_>>,
     spec: &Spec,
     caps: &Caps,
-    room: Option<SessionRoom<'_>>,
 ) -> Result<Assembled, AssembleError> {
     spec_checks::check_spec(spec, caps)?;
     let libraries = import::check_libraries(spec)?;
     let mut handlers = handler_checks::check_handlers(spec, &libraries)?;
     graph_checks::check_graphs(spec)?;
-    for removed in room.iter().flat_map(|room| room.removed) {
-        handlers.push(handler_checks::check_handler(spec, removed, &libraries)?);
+    for stand_in in previous.iter().flat_map(|previous| previous.stand_ins) {
+        handlers.push(handler_checks::check_handler(spec, stand_in, &libraries)?);
     }
-    let resumable = handlers.iter().filter(|handler| handler.code.resumable);
-    let launch = (spec.largest_graph() > 0).then_some(Opcode::LAUNCH_GRAPH);
-    let (steps, trees) = (step_layout(spec, &handlers), tree_layout(spec, &handlers));
-    let (steps, trees) = match room {
-        Some(room) => (larger_frames(steps, room.layout.steps), more_children(trees, room.layout.trees)),
-        None => (steps, trees),
-    };
-    let mut layout = Layout {
-        resumable_ops: resumable.map(|handler| handler.handler.op).chain(launch).collect(),
-        ..Layout::new(spec, caps, steps, trees)?
-    };
-    if let Some(room) = room {
-        let added = layout.ops.iter().filter(|op| !room.layout.ops.contains(op)).copied();
-        layout.ops = room.layout.ops.iter().copied().chain(added.collect::<Vec<_>>()).collect();
-    }
+    let layout = layout_after(previous.map(|previous| previous.layout), spec, caps, &handlers)?;
     let mut m = Builder::new();
     let fueled = handlers.iter().any(|handler| handler.code.takes_fuel());
     let kernel = KernelContext::new(&mut m, spec, layout, fueled);
@@ -111,17 +97,43 @@ pub(crate) fn assemble_in(
     Ok(Assembled { module: pass::optimize(&module), layout })
 }
 
-/// What the layout needs for the steps of two kernels that follow each other in a session.
-fn larger_frames(new: Option<StepLayout>, old: Option<StepLayout>) -> Option<StepLayout> {
+/// The layout of a kernel with these handlers. If it follows another kernel in a session, it keeps what that one has, and
+/// every opcode keeps its column of the counters.
+fn layout_after(
+    previous: Option<&Layout>,
+    spec: &Spec,
+    caps: &Caps,
+    handlers: &[CheckedHandler<'_>],
+) -> Result<Layout, AssembleError> {
+    let resumable = handlers.iter().filter(|handler| handler.code.resumable);
+    let launch = (spec.largest_graph() > 0).then_some(Opcode::LAUNCH_GRAPH);
+    let (mut steps, mut trees) = (step_layout(spec, handlers), tree_layout(spec, handlers));
+    if let Some(previous) = previous {
+        (steps, trees) = (joint_steps(previous.steps, steps), joint_trees(previous.trees, trees));
+    }
+    let mut layout = Layout {
+        resumable_ops: resumable.map(|handler| handler.handler.op).chain(launch).collect(),
+        ..Layout::new(spec, caps, steps, trees)?
+    };
+    if let Some(previous) = previous {
+        let added = layout.ops.iter().filter(|op| !previous.ops.contains(op)).copied();
+        layout.ops = previous.ops.iter().copied().chain(added.collect::<Vec<_>>()).collect();
+    }
+    Ok(layout)
+}
+
+/// What two kernels that follow each other in a session need for steps: the frames are as large as the larger ones of the
+/// two.
+fn joint_steps(old: Option<StepLayout>, new: Option<StepLayout>) -> Option<StepLayout> {
     let frame_words = new.iter().chain(&old).map(|steps| steps.frame_words).max().unwrap_or(0);
     old.or(new).map(|steps| StepLayout { frame_words, ..steps })
 }
 
-/// What the layout needs for the trees of two kernels that follow each other in a session: what the old one had, unless only
-/// the new one has tasks that spawn others. The session then has no room for it.
-fn more_children(new: Option<TreeLayout>, old: Option<TreeLayout>) -> Option<TreeLayout> {
-    let room = |trees: Option<TreeLayout>| trees.map_or(0, |trees| trees.spawn_cells);
-    if room(new) > room(old) { new } else { old.or(new) }
+/// What two kernels that follow each other in a session need for trees. This is what the old one has, unless only the new
+/// one has handlers that spawn tasks. Then it differs from that, and the session refuses the new kernel.
+fn joint_trees(old: Option<TreeLayout>, new: Option<TreeLayout>) -> Option<TreeLayout> {
+    let spawn_cells = |trees: Option<TreeLayout>| trees.map_or(0, |trees| trees.spawn_cells);
+    if spawn_cells(new) > spawn_cells(old) { new } else { old.or(new) }
 }
 
 /// What the layout needs for tasks that take several steps, if a handler is resumable.
