@@ -144,8 +144,10 @@ pub trait Device: fmt::Debug + Send + Sync {
     /// A kernel that was already compiled for this number of lanes is returned without compiling it again.
     fn load(&self, module: &Valid, kernel: Option<&str>, lanes: u32) -> Result<Arc<dyn Kernel>, DeviceError>;
 
-    /// Compiles a kernel as [`load`](Device::load) does, beside kernels that run. A device that loads no code while a kernel
-    /// is resident leaves that part to [`CompiledKernel::load`].
+    /// Compiles a kernel, also while other kernels run, so that loading it later takes little time.
+    ///
+    /// A device that can load code while a kernel is resident loads it at once, as [`load`](Device::load) does. Any other
+    /// device leaves that part to [`CompiledKernel::load`].
     fn compile(
         &self,
         module: &Valid,
@@ -157,7 +159,7 @@ pub trait Device: fmt::Debug + Send + Sync {
     }
 }
 
-/// A kernel that is compiled, and that can be loaded in a moment.
+/// A kernel that is compiled, and may or may not be loaded already.
 pub struct CompiledKernel(Box<LoadKernel>);
 
 type LoadKernel = dyn Fn() -> Result<Arc<dyn Kernel>, DeviceError> + Send + Sync;
@@ -168,7 +170,11 @@ impl CompiledKernel {
         CompiledKernel(Box::new(load))
     }
 
-    /// Loads the kernel, which may fail as busy while other kernels are resident.
+    /// Loads the kernel, unless that was done when it was compiled.
+    ///
+    /// # Errors
+    ///
+    /// [`DeviceError::Busy`] if the device loads no code while a kernel is resident, and one is.
     pub fn load(&self) -> Result<Arc<dyn Kernel>, DeviceError> {
         (self.0)()
     }

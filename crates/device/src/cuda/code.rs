@@ -69,7 +69,7 @@ impl Drop for CudaCode {
     }
 }
 
-/// A kernel that is compiled for a GPU and not loaded.
+/// A kernel that is compiled for a GPU and not loaded yet.
 pub(super) struct MachineCode {
     module: Valid,
     kernel: Func,
@@ -118,7 +118,7 @@ impl CudaCompiler {
         self.load(&self.compile(module, kernel, lanes)?)
     }
 
-    /// Compiles a kernel to machine code, which needs no room on the device.
+    /// Compiles a kernel to machine code, also while other kernels run.
     pub(super) fn compile(
         &self,
         module: &Valid,
@@ -130,7 +130,7 @@ impl CudaCompiler {
         Ok(MachineCode { module: module.clone(), kernel, lanes, ptx, cubin })
     }
 
-    /// Loads machine code, once no kernel is resident.
+    /// Loads machine code. Waits a moment if a kernel is resident, and fails if it stays.
     pub(super) fn load(&self, code: &MachineCode) -> Result<Arc<CudaCode>, DeviceError> {
         let loaded = Arc::new(self.load_new(code)?);
         let hash = FxBuildHasher.hash_one((&*code.module, code.kernel, code.lanes));

@@ -62,14 +62,14 @@ mod front_word {
 /// The bit of a mark that says that it belongs to a fence.
 const FENCE_MARK: u64 = 1 << 63;
 
-/// Returns where the marks of a stripe end that begin at its frontier: the position up to which tasks were taken, once no
-/// group runs any more.
+/// Follows the marks of a stripe from its frontier on, and returns the position at which they end. When no group runs any
+/// more, tasks were taken up to this position.
 pub(crate) fn end_of_marks(marks: &[u64], frontier: u64) -> u64 {
     let slots = marks.len() as u64;
     let mut at = frontier;
     loop {
         let end = marks[(at % slots) as usize] & !FENCE_MARK;
-        // A mark of the last lap ends at or before this position.
+        // A mark that an earlier lap has left ends at or before this position.
         if end.wrapping_sub(at).wrapping_sub(1) >= slots {
             return at;
         }

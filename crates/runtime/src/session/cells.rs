@@ -2,14 +2,15 @@
 //!
 //! A task of a resumable handler lives in a *cell* from submit to end; [`kernel::cells`](crate::kernel::cells) says what
 //! the kernel does with it. On the host, the cells of a producer are a stripe like any other: each has a completion
-//! record and a word in which a ticket notes that it has given the cell up. The task of generation `g` in cell `k` has the
-//! position `g × cells + k`, which has the same generation as a position of a ring would have, and a ticket reads the record, waits,
-//! registers a waker and gives the cell up exactly as it does for a slot. What differs is that cells are used in any
-//! order:
+//! record and a word in which a ticket notes that it has given the cell up. The task of generation `g` in cell `k` has
+//! the position `g × cells + k`. Position and generation are thus related as in a ring, so a ticket reads the record,
+//! waits, registers a waker and gives the cell up exactly as it does for a slot. What differs is that cells are used in
+//! any order:
 //!
 //! - The producer keeps a list of free cells ([`FreeCells`]). A cell is free again when its ticket has given it up and
 //!   its task has ended.
-//! - The stripe knows the position of the task in each cell that is in use, for everyone else who looks for tasks that have not ended.
+//! - The stripe knows the position of the task in each cell that is in use, for everyone else who looks for tasks that
+//!   have not ended.
 //!
 //! The slot that carries a task to its cell is given up at once, and nobody looks at its record but the producer that
 //! takes the slot back.

@@ -135,8 +135,8 @@ impl Session {
     /// # Errors
     ///
     /// [`Error::UnknownTenant`]; [`Error::Graph`] if something is wrong with the graph; [`Error::GraphSize`] if it has more
-    /// nodes than this session allows; [`Error::TooManyGraphs`] and [`Error::GraphRoom`] if there is no room for it; [`Error::Device`] if it cannot be
-    /// copied to the device.
+    /// nodes than this session allows; [`Error::TooManyGraphs`] and [`Error::GraphRoom`] if there is no room for it;
+    /// [`Error::Device`] if it cannot be copied to the device.
     pub fn add_graph(&self, tenant: TenantId, graph: &Graph) -> Result<SessionGraph, Error> {
         self.check_tenant(tenant)?;
         let (found, name) = (graph.nodes.len(), || graph.name.clone());
@@ -178,7 +178,8 @@ impl Session {
     /// # Errors
     ///
     /// [`Error::OtherSession`] if another session has taken the graph. [`Error::Late`] if launches of the graph were still
-    /// under way when the deadline passed; the graph is not launched again, and may be removed again to wait for them. [`Error::Device`] if the device's memory cannot be read.
+    /// under way when the deadline passed; the graph is not launched any more, and this may be called again to wait for them.
+    /// [`Error::Device`] if the device's memory cannot be read.
     pub fn remove_graph(&self, graph: &SessionGraph, deadline: impl Into<Deadline>) -> Result<(), Error> {
         let (deadline, number) = (deadline.into().started(), graph.number);
         if graph.session != self.graph_owner() {

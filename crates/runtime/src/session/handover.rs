@@ -1,34 +1,40 @@
-//! Hand-over: another kernel goes on over the rings and the memory of a session.
+//! Hand-over: a session goes on with another kernel, over the same rings and the same memory.
 //!
-//! A session changes its handlers while producers submit tasks and tickets wait. The kernel that runs is told to take no
-//! more tasks, finishes those that it has taken, and ends. Then the next kernel is launched over the same memory. Nothing
-//! is lost, run twice, or taken in another order, and nobody notices more than a longer wait.
+//! This is how a session changes its handlers while producers submit tasks and tickets wait. The kernel that runs is told
+//! to take no more tasks, finishes those that it has taken, and ends. Then the next kernel is launched over the same
+//! memory. No task is lost, runs twice or runs out of order, and all that producers and tickets can notice is a longer
+//! wait.
 //!
-//! **Beside the running kernel** everything is done that can be: the next kernel is checked, assembled and compiled, and
-//! memory is allocated. A mistake up to here leaves the session as it was. A device that loads no code beside a resident
-//! kernel loads it in the pause.
+//! **Before the pause.** As much as possible is done while the old kernel still runs: the next one is checked, assembled
+//! and compiled, and memory is allocated. If any of this fails, the session stays as it was.
 //!
-//! **The pause.** Once the kernel was told to end, there is only forward: the session waits for it, and launches the next
-//! kernel. If that fails, it launches the kernel again that it had before. If that fails too, the device is of no use any
-//! more, and the session ends as a lost one does.
+//! **The pause.** Once the old kernel was told to end, there is no way back. The session waits for its end, loads the next
+//! kernel if the device could not do so while another one was resident, and launches it. If that fails, it launches the
+//! old kernel again. If that fails too, the device is of no use any more, and the session ends like one whose device is
+//! lost.
 //!
-//! **What stays where it is.** Rings, records and control words lie in the host's memory, and all else that outlasts a
-//! task lies in the device's: cells with their frames, queues, events, graphs, quotas, counters and the workspace. A group
-//! that ends puts the cells that it has at home into the queues. Only two buffers may have to grow, because their size
-//! depends on the handlers: the frames of resumable tasks, and the counters, which have one column per opcode. Their
-//! content is copied in the pause. No opcode gets another column, not even if its handler was removed.
+//! **What stays where it is.** Everything that outlasts a task does: rings, records and control words, and in the device's
+//! memory the cells with their frames, queues, events, graphs, quotas, counters and the workspace. A group that ends puts
+//! the cells that it has at home into the queues. Only two buffers may have to grow, because their size depends on the
+//! handlers: the frames of resumable tasks, and the counters, which have one column per opcode. Their content is copied in
+//! the pause. An opcode keeps its column, even if its handler is removed.
 //!
-//! **Where the next run begins.** A group of a near ring knows in its own memory how far it has taken tasks, and that memory
-//! is gone. The records would tell too little: a fence that waits for a cell has none, although tasks behind it have. But
-//! where fences can wait, the marks of all windows form a chain that ends just there, and the host follows it. Where they
-//! cannot, every task that was taken has a record. In a far ring, the position up to which groups have claimed tasks lies
-//! in the device's memory.
+//! **Where the next run begins.** The next kernel has to know up to which position of each stripe tasks were taken. In a
+//! far ring, the position up to which groups have claimed tasks lies in the device's memory. A group of a near ring keeps
+//! its position to itself, so it is lost with the group, and the host has to find it:
+//!
+//! - If no fence can wait for cells, every task that was taken has a record once the kernel has ended. So the host looks for
+//!   the first task without one.
+//! - If fences can wait for cells, a fence may have no record although tasks behind it have. But in such kernels, groups
+//!   note in the device's memory where each window that they take begins and ends. These marks form a chain from one
+//!   window to the next, and the host follows it to its end.
 //!
 //! **Tasks that are under way.** A task that has not begun runs with the code that its opcode has when it begins. A plain
-//! task that has begun ends before the hand-over. A resumable task may have begun with the old code and still have steps
-//! to take: then the hand-over waits for it, or is refused, or the new version of its handler [takes
-//! over](crate::Handler::takes_over()). If its handler is removed, it ends with the fault UNKNOWN at its next step. A
-//! removed opcode is never given to another handler of the session, so a task never runs code that it was not meant for.
+//! task that has begun ends before the old kernel does. A resumable task that has begun may still have steps to take. If
+//! its handler is replaced, either the new version [takes over](crate::Handler::takes_over()) the task, or the hand-over
+//! waits until the task has ended, and is refused if the deadline passes first. If its handler is removed, the task ends
+//! with the fault UNKNOWN at its next step. The opcode of a removed handler is never given to another one in the same
+//! session, so a task never runs code that it was not meant for.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -90,9 +96,9 @@ impl Session {
     /// Replaces a handler of the session while its kernel runs. The opcode stays the same. Tasks that have not begun run
     /// with the new version.
     ///
-    /// Resumable tasks that have begun go on with the new version if that [takes over](Handler::takes_over()). Otherwise
-    /// this call waits until none is under way, for as long as the deadline allows. The session goes on meanwhile, and
-    /// producers should then submit no more tasks of this handler.
+    /// Resumable tasks that have begun go on with the new version if it [takes over](Handler::takes_over()). If it does not,
+    /// this call waits until all of them have ended, for as long as the deadline allows. The old version keeps running
+    /// meanwhile, so producers should submit no more tasks of this handler until the call returns.
     ///
     /// # Errors
     ///
@@ -123,12 +129,13 @@ impl Session {
         })
     }
 
-    /// Gives the session the handlers, the libraries and the fuel of another `Spec` while its kernel runs. Handlers are
-    /// known by their names: one that the session has already keeps its opcode, whatever opcode the `Spec` gives it, and is
-    /// replaced if it differs. One that the `Spec` does not have is removed. If nothing differs, the same kernel is launched
-    /// again.
+    /// Gives the session the handlers, the libraries and the fuel of another `Spec` while its kernel runs.
     ///
-    /// The deadline is that of [`replace`](Session::replace), for all handlers that are replaced.
+    /// Handlers are matched by their names. A handler that the session has already keeps its opcode, whatever opcode the
+    /// `Spec` gives it, and is replaced if it differs. A handler that the `Spec` does not have is removed. If nothing differs,
+    /// the same kernel is launched again.
+    ///
+    /// The deadline limits how long this call waits for tasks that have begun, as in [`replace`](Session::replace).
     ///
     /// # Errors
     ///
@@ -151,7 +158,7 @@ impl Session {
         })
     }
 
-    /// Hands the session over to the kernel of the `Spec` that `next` makes from the present one.
+    /// Hands the session over to the kernel of another `Spec`, which `next` makes from the present kernel.
     fn change_kernel(
         &self,
         deadline: Deadline,
@@ -167,10 +174,10 @@ impl Session {
         }
         let planned = PlannedKernel::new(self, &old, next)?;
         loop {
-            // Tasks that are under way are counted first, so that the kernel is not stopped in vain.
+            // Begun tasks are counted before the pause too, so that the kernel is not stopped in vain.
             let changed = match planned.check_begun_tasks(&old) {
                 Ok(()) => self.pause_and_launch(&old, Some(&planned)),
-                refused => refused,
+                begun => begun,
             };
             match changed {
                 Err(Error::HandOver(HandOverError::BegunTasks { .. })) if !deadline.has_passed() => {
@@ -188,20 +195,20 @@ impl Session {
             return Err(self.rings().state.ended_error());
         }
         self.served.retire_run()?;
-        let mut refused = None;
+        let mut failed = None;
         self.served.launch_next(old.spec.lease, || {
             match planned.map(|planned| planned.launch(self, old)) {
                 Some(Ok((kernel, run))) => {
                     *self.kernel.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(kernel);
                     return Ok(run);
                 }
-                Some(Err(error)) => refused = Some(error),
+                Some(Err(error)) => failed = Some(error),
                 None => {}
             }
             begin_next_run(self.rings(), old)?;
             Ok(old.loaded.launch(&old.launch)?)
         })?;
-        if let Some(error) = refused {
+        if let Some(error) = failed {
             return Err(error);
         }
         if let (Some(cells), Some(planned)) = (&self.rings().cells, planned) {
@@ -211,7 +218,7 @@ impl Session {
     }
 }
 
-/// A kernel that is to follow another one, as far as it can be made beside that one.
+/// A kernel that is to follow another one, as far as it can be made while that one runs.
 struct PlannedKernel {
     spec: Arc<Spec>,
     assembled: Assembled,

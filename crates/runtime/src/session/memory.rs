@@ -28,8 +28,8 @@ impl BufferMemories {
         Ok(BufferMemories(buffers.map(block).collect::<Result<_, DeviceError>>()?))
     }
 
-    /// Returns the blocks for a layout that follows the layout of these blocks in a session. Blocks of the same size stay,
-    /// and all others are new.
+    /// Returns the blocks for a kernel with this layout that is to follow the kernel with these blocks. A block whose size
+    /// stays the same is kept, and all others are new.
     pub(super) fn for_layout(&self, device: &Arc<dyn Device>, layout: &Layout) -> Result<Self, DeviceError> {
         let block = |b: &BufferBinding| match self.get(b.key).filter(|memory| memory.len() == b.len) {
             Some(memory) => Ok((b.key, memory.clone())),

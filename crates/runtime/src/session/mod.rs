@@ -117,9 +117,9 @@ pub struct Session {
     /// The session's memory at its device, which only calls on the session reach.
     memory: DeviceMemory,
     device: Arc<dyn Device>,
-    /// The kernel that runs now. It is replaced when another kernel takes over.
+    /// The kernel that runs now. A hand-over replaces it.
     kernel: RwLock<Arc<SessionKernel>>,
-    /// Is held while another kernel takes over, so that this happens once at a time.
+    /// Held during a hand-over, so that there is only one at a time.
     hand_over: Mutex<()>,
     changes: Mutex<ControlChanges>,
     printer: LogPrinter,
@@ -212,7 +212,8 @@ impl Session {
         self.rings().slot_stripes().iter().map(|stripe| stripe.tail.load(Ordering::Acquire)).collect()
     }
 
-    /// Returns the `Spec` that the session was launched with, with the handlers that its kernel has now.
+    /// Returns the `Spec` that the session was launched with, as changed by hand-overs: its handlers are those that the
+    /// kernel has now.
     pub fn spec(&self) -> Arc<Spec> {
         self.kernel().spec.clone()
     }

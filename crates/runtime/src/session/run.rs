@@ -142,7 +142,8 @@ impl ServedRings {
         launch: impl FnOnce() -> Result<Box<dyn Run>, Error>,
     ) -> Result<(), Error> {
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
-        // The run that is launched must not see this any more, and no thread looks for the end of a run meanwhile.
+        // The next run must not find that it is asked to end. Whoever looks for the end of a run needs the lock, so nobody
+        // takes the end of the retired run for that of the session.
         self.rings.host_words[control::SHUTDOWN as usize].store(0, Ordering::Release);
         match KernelRun::launch(&self.rings, lease, launch) {
             Ok(run) => *current = Arc::new(run),
