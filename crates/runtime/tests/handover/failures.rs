@@ -1,4 +1,4 @@
-//! Hand-overs that fail at each of their steps: the old kernel goes on, or every ticket ends truthfully.
+//! Hand-overs that fail at each of their steps: the old kernel goes on, or the session ends and every ticket says why.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -16,27 +16,30 @@ use crate::{LONG, parked, version};
 /// What a [`FaultyDevice`] does wrong next.
 #[derive(Debug, Default)]
 struct Faults {
-    /// Whether it loads no code while a kernel is resident, as a GPU.
-    busy: AtomicBool,
+    /// Whether it loads no code while a kernel is resident, like a GPU.
+    loads_alone: AtomicBool,
+    /// How many kernels are resident.
     resident: AtomicU32,
     /// How many of the next allocations, loads and launches fail.
     allocs: AtomicU32,
     loads: AtomicU32,
     launches: AtomicU32,
-    /// Whether the device is lost.
+    /// Whether the device is lost when the next kernel ends.
     lost: AtomicBool,
-    /// The calls since the last look at this list.
+    /// The calls since this list was last taken.
     log: Mutex<Vec<&'static str>>,
 }
 
 impl Faults {
-    /// Whether a call fails now.
-    fn strikes(&self, left: &AtomicU32, what: &'static str) -> bool {
+    /// Notes a call, and returns whether it fails.
+    fn fails(&self, failures_left: &AtomicU32, what: &'static str) -> bool {
         self.log.lock().unwrap().push(what);
-        left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
+        let one_less = |left: u32| left.checked_sub(1);
+        failures_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_ok()
     }
 
-    fn calls(&self) -> Vec<&'static str> {
+    /// Takes the list of calls.
+    fn take_calls(&self) -> Vec<&'static str> {
         std::mem::take(&mut *self.log.lock().unwrap())
     }
 }
@@ -57,7 +60,7 @@ impl Device for FaultyDevice {
     }
 
     fn alloc(&self, kind: MemoryKind, width: WordWidth, len: usize) -> Result<Memory, DeviceError> {
-        match self.1.strikes(&self.1.allocs, "alloc") {
+        match self.1.fails(&self.1.allocs, "alloc") {
             true => Err(DeviceError::Exhausted { bytes: (len * width.bytes()) as u64 }),
             false => self.0.alloc(kind, width, len),
         }
@@ -75,7 +78,7 @@ impl Device for FaultyDevice {
         lanes: u32,
     ) -> Result<CompiledKernel, DeviceError> {
         let (loaded, faults) = (self.0.load(module, kernel, lanes)?, self.1.clone());
-        if faults.busy.load(Ordering::Relaxed) {
+        if faults.loads_alone.load(Ordering::Relaxed) {
             return Ok(CompiledKernel::new(move || load_or_fail(loaded.clone(), &faults)));
         }
         let loaded = load_or_fail(loaded, &faults)?;
@@ -84,10 +87,10 @@ impl Device for FaultyDevice {
 }
 
 fn load_or_fail(loaded: Arc<dyn Kernel>, faults: &Arc<Faults>) -> Result<Arc<dyn Kernel>, DeviceError> {
-    if faults.busy.load(Ordering::Relaxed) && faults.resident.load(Ordering::Relaxed) > 0 {
+    if faults.loads_alone.load(Ordering::Relaxed) && faults.resident.load(Ordering::Relaxed) > 0 {
         return Err(DeviceError::Busy { what: "a kernel is resident" });
     }
-    match faults.strikes(&faults.loads, "load") {
+    match faults.fails(&faults.loads, "load") {
         true => Err(DeviceError::Exhausted { bytes: 1 }),
         false => Ok(Arc::new(FaultyKernel(loaded, faults.clone()))),
     }
@@ -99,7 +102,7 @@ impl Kernel for FaultyKernel {
     }
 
     fn launch(&self, launch: &Launch) -> Result<Box<dyn Run>, DeviceError> {
-        if self.1.strikes(&self.1.launches, "launch") {
+        if self.1.fails(&self.1.launches, "launch") {
             return Err(DeviceError::Exhausted { bytes: 2 });
         }
         let run = self.0.launch(launch)?;
@@ -126,7 +129,7 @@ impl Run for FaultyRun {
         if let Some(end) = ended {
             self.1.resident.store(0, Ordering::Relaxed);
             if self.1.lost.load(Ordering::Relaxed) {
-                return Err(DeviceError::Lost("as told".into()));
+                return Err(DeviceError::Lost("the test has told it so".into()));
             }
             return Ok(Some(end));
         }
@@ -134,7 +137,7 @@ impl Run for FaultyRun {
     }
 }
 
-fn launch() -> (Session, Arc<Faults>) {
+fn launch_faulty() -> (Session, Arc<Faults>) {
     let faults = Arc::new(Faults::default());
     let device: Arc<dyn Device> = Arc::new(FaultyDevice(open("cpu").unwrap(), faults.clone()));
     let spec = Spec::new(Geometry::new(64).groups(2).lanes(1));
@@ -142,14 +145,14 @@ fn launch() -> (Session, Arc<Faults>) {
     (Session::launch(&device, &spec).unwrap(), faults)
 }
 
-/// Every step up to the launch of the next kernel may fail, and so may that launch: the old kernel goes on, with its tasks.
+/// The tasks that the old kernel has begun go on too.
 #[test]
-fn a_hand_over_that_fails_leaves_the_old_kernel_running() {
-    let (session, faults) = launch();
+fn the_old_kernel_goes_on_whichever_step_of_a_hand_over_fails() {
+    let (session, faults) = launch_faulty();
     let mut producer = session.producer(0).unwrap();
     let plain = session.opcode("plain").unwrap();
     let mut parked_task = crate::park(&session, &mut producer, 3);
-    for (left, what, busy, calls) in [
+    for (failures_left, what, loads_alone, calls) in [
         (&faults.loads, "load", false, &["load"][..]),
         // An install needs a new buffer for the counters of one more opcode.
         (&faults.allocs, "alloc", false, &["load", "alloc"]),
@@ -157,30 +160,30 @@ fn a_hand_over_that_fails_leaves_the_old_kernel_running() {
         (&faults.loads, "load in the pause", true, &["alloc", "load", "launch"]),
         (&faults.launches, "launch after a load in the pause", true, &["alloc", "load", "launch", "launch"]),
     ] {
-        faults.busy.store(busy, Ordering::Relaxed);
-        left.store(1, Ordering::Relaxed);
-        faults.calls();
+        faults.loads_alone.store(loads_alone, Ordering::Relaxed);
+        failures_left.store(1, Ordering::Relaxed);
+        faults.take_calls();
         let error = session.install("more", version(2)).unwrap_err();
         assert!(matches!(error, Error::Device(DeviceError::Exhausted { .. })), "{what}: {error}");
-        assert_eq!(faults.calls(), calls, "{what}");
+        assert_eq!(faults.take_calls(), calls, "{what}");
         assert!(session.opcode("more").is_err(), "{what}");
         assert_eq!(crate::run(&mut producer, plain, 1), Ok(2), "{what}: the old kernel goes on");
         assert!(!parked_task.has_ended(), "{what}");
     }
     // A device that loads nothing beside a kernel loads in the pause.
-    faults.calls();
+    faults.take_calls();
     let more = session.install("more", version(2)).unwrap();
-    assert_eq!(faults.calls(), ["alloc", "load", "launch"]);
+    assert_eq!(faults.take_calls(), ["alloc", "load", "launch"]);
     assert_eq!(crate::run(&mut producer, more, 1), Ok(3));
     parked_task.resume();
     assert_eq!(parked_task.wait(LONG), Ok(1003));
 }
 
-/// If no kernel can be launched any more, or if the device is lost meanwhile, the session ends, and so does every ticket.
+/// Tickets end too, and nothing more is submitted.
 #[test]
-fn a_hand_over_on_a_lost_device_ends_the_session() {
+fn a_session_ends_if_no_kernel_can_be_launched_or_the_device_is_lost() {
     for lost in [false, true] {
-        let (session, faults) = launch();
+        let (session, faults) = launch_faulty();
         let mut producer = session.producer(0).unwrap();
         let mut parked_task = crate::park(&session, &mut producer, 3);
         let waiting = std::thread::spawn(move || parked_task.wait(LONG));

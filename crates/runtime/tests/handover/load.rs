@@ -21,7 +21,7 @@ fn mark(number: u32) -> Handler {
     })
 }
 
-/// Yields as often as its second argument says, and then does the same.
+/// Yields as often as its second argument says, and then does what [`mark`] does.
 fn slow_mark(number: u32) -> Handler {
     Handler::lane_wide(move |task| {
         let (f, data, count) = (task.body(), task.data(), task.frame_word());
@@ -37,7 +37,8 @@ fn slow_mark(number: u32) -> Handler {
     .takes_over(true)
 }
 
-/// Spawns a task that does the same, and one more, and gives the sum of what they give.
+/// Spawns two tasks of the opcode in its second argument for the element that its first argument names, and gives the sum
+/// of their results. If there is no room for them, it adds two to the element itself.
 fn family() -> Handler {
     Handler::lane_wide(|task| {
         let (f, results) = (task.body(), [task.frame_word(), task.frame_word()]);
@@ -66,14 +67,15 @@ fn spec(spec: Spec) -> Spec {
         .handler("family", family())
 }
 
-/// This variable sets how often the same kernel is launched again in a row, which is done four times per session.
+/// The environment variable that says how many hand-overs to the same kernel there are in a row. Each session makes four
+/// such rows.
 const ROUNDS: &str = "PELTON_HANDOVERS";
 
 /// How many elements each producer has.
 const EACH: u32 = 400;
 
 /// Submits a task for each of these elements in turn until the hand-overs are over, with a few in flight. Every eighth task
-/// spawns two others. Gives how many tasks were submitted.
+/// spawns two others. Returns how many tasks were submitted.
 fn feed(session: &Session, mut producer: Producer, first: u32, over: &AtomicBool) -> u32 {
     let op = |name: &str| session.opcode(name).unwrap();
     let ops: [Opcode; 3] = [op("mark"), op("slow"), op("family")];
@@ -126,7 +128,8 @@ fn every_task_runs_once_while_handlers_change() {
                 })
                 .collect();
             let rounds = if shape.starts_with("reference") { 20 } else { 200 };
-            let rounds = std::env::var(ROUNDS).map_or(rounds, |text| text.parse().expect("it is a number"));
+            let rounds =
+                std::env::var(ROUNDS).map_or(rounds, |text| text.parse().expect("the variable is a number"));
             let changed = threads.spawn(move || change_handlers(session, rounds)).join();
             over.store(true, Ordering::Relaxed);
             let counts = feeders.into_iter().map(|feeder| feeder.join().unwrap()).collect();

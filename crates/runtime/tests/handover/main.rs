@@ -20,15 +20,15 @@ use pelton::Placement::{Both, Far, Near};
 /// Long enough for anything that ends at all.
 const LONG: Duration = Duration::from_secs(60);
 
-/// A GPU loads no code while a kernel stays there, so one test at a time has it for as long as it needs it.
+/// A GPU loads no code while a kernel is resident, so only one test at a time may use it.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Gives its argument and a number that tells versions apart.
+/// Gives the sum of its argument and a number that tells versions apart.
 fn version(number: u32) -> Handler {
     Handler::lane_wide(move |task| task.finish(task.arg(0) + number))
 }
 
-/// Parks in its first step, and gives its argument and a number in its second. Its frame has `words` words.
+/// Parks in its first step, and gives the sum of its argument and a number in its second. Its frame has `words` words.
 fn parked(number: u32, words: u32) -> Handler {
     Handler::lane_wide(move |task| {
         let kept: Vec<_> = (0..words).map(|_| task.frame_word()).collect();
@@ -78,8 +78,8 @@ fn handlers_change_on_every_device() {
         begun_tasks_are_waited_for_or_taken_over(session, &mut producer, shape);
         larger_frames_keep_their_words(session, &mut producer, shape);
         a_fence_that_waits_for_a_cell_outlives_its_kernel(session, &mut producer, shape);
-        counters_survive(session, &mut producer, shape);
-        a_removed_handler_ends_its_tasks(session, &mut producer, shape);
+        counters_outlive_their_kernel(session, &mut producer, shape);
+        tasks_of_a_removed_handler_end_with_a_fault(session, &mut producer, shape);
     });
 }
 
@@ -194,7 +194,7 @@ fn a_fence_that_waits_for_a_cell_outlives_its_kernel(
     assert_eq!(olds, (0..32).collect::<Vec<_>>(), "{shape}: each of them ran once");
 }
 
-fn counters_survive(session: &Session, producer: &mut Producer, shape: &str) {
+fn counters_outlive_their_kernel(session: &Session, producer: &mut Producer, shape: &str) {
     let plain = session.opcode("plain").unwrap();
     session.quiesce(LONG).unwrap();
     let count = |name: &str| {
@@ -217,7 +217,7 @@ fn counters_survive(session: &Session, producer: &mut Producer, shape: &str) {
     assert_eq!(session.snapshot().unwrap().done, done + 4, "{shape}");
 }
 
-fn a_removed_handler_ends_its_tasks(session: &Session, producer: &mut Producer, shape: &str) {
+fn tasks_of_a_removed_handler_end_with_a_fault(session: &Session, producer: &mut Producer, shape: &str) {
     let mut ticket = park(session, producer, 1);
     let op = session.opcode("parks").unwrap();
     session.remove("parks").unwrap();
@@ -237,7 +237,7 @@ fn launch(spec: &Spec) -> Session {
     Session::launch(&open("cpu").unwrap(), spec).unwrap()
 }
 
-/// A hand-over that is refused leaves the session as it was.
+/// The session goes on as it was.
 #[test]
 fn what_a_session_cannot_change_is_refused() {
     let spec = Spec::new(Geometry::new(64)).handler("plain", version(1));

@@ -1,4 +1,4 @@
-//! Urgency along waits: whoever waits for tasks that are less urgent is not as late as they would be.
+//! Urgency along waits: a task that waits for less urgent ones is not as late as they would be by themselves.
 //!
 //! Another producer keeps more tasks of normal priority under way than a group has places for, and these never end. They are
 //! what the tree or the graph of a test competes with, and they count their steps. So a test can say how many of these
@@ -31,7 +31,7 @@ const LEAVES: u32 = 1 << DEPTH;
 /// How often each leaf of the tree and each node in the middle of the graph yields.
 const YIELDS: u32 = 1024;
 
-/// Every device assembles and compiles the kernel once for all cases.
+/// All cases run in one test, so that each device compiles the kernel only once.
 #[test]
 fn whoever_waits_for_less_urgent_tasks_is_served_like_an_urgent_task() {
     in_one_group(spec, |session, shape| {
@@ -93,8 +93,9 @@ fn branch() -> Handler {
     })
 }
 
-/// Spawns a task of the opcode in its first argument, at priority IDLE. When its leaves have taken as many steps as the second
-/// argument says, it moves to the level in the third one and waits. Gives the number of foreign steps from then to its end.
+/// Spawns a task of the opcode in its first argument, at priority IDLE. When the leaves have taken as many steps as the
+/// second argument says, it moves to the level in the third one and waits. Gives the number of foreign steps from then to
+/// its end.
 fn root() -> Handler {
     Handler::lane_wide(|task| {
         let (f, start) = (task.body(), task.frame_word());
@@ -133,14 +134,14 @@ fn keep_busy(session: &Session, producer: &mut Producer) -> Vec<Ticket> {
     tickets
 }
 
-/// The most periods in which an urgent chain of tasks ends that wait for each other. The number of times that one task makes
-/// another one ready is `handovers`, and `yields` is how often one of them yields.
+/// The most periods that an urgent chain of tasks takes, each of which waits for the next. `wakes` is how many times one task
+/// makes another one ready, and `yields` is how often one of them yields.
 ///
 /// A task that becomes ready may have to wait for a place until the period is over. A task that yields loses its place at
 /// the end of each period and gets one at the beginning of the next, unless the search begins at another level then.
-fn periods_of_urgent_chain(handovers: u32, yields: u32) -> u32 {
+fn periods_of_urgent_chain(wakes: u32, yields: u32) -> u32 {
     let in_the_first_and_last = 2;
-    let periods = handovers + yields / (TURNS_PER_PERIOD * STEPS_PER_TURN) + in_the_first_and_last;
+    let periods = wakes + yields / (TURNS_PER_PERIOD * STEPS_PER_TURN) + in_the_first_and_last;
     (periods * OTHER_LEVEL_EVERY).div_ceil(OTHER_LEVEL_EVERY - 1) + 1
 }
 
@@ -160,7 +161,7 @@ fn check_waits(shape: &str, urgent: (u32, u32), control: u32) {
     );
 }
 
-/// Every task of the tree says that it is IDLE. So the whole tree is, unless its root is more urgent.
+/// Every child in the tree has priority IDLE, so all of the tree is idle unless its root is more urgent.
 fn an_urgent_tree_is_not_as_late_as_its_children_would_be(session: &Session, shape: &str) {
     let op = |name| session.opcode(name).unwrap();
     let mut producer = session.producer(0).unwrap().patience(LONG);
@@ -174,8 +175,8 @@ fn an_urgent_tree_is_not_as_late_as_its_children_would_be(session: &Session, sha
     let urgent = run(Priority::Critical, 0, Priority::Critical);
     let raised = run(Priority::Idle, LEAVES * eighth, Priority::Critical);
     // From the root to a leaf and back.
-    let handovers = 2 * (DEPTH + 1);
-    let most = foreign_steps(session, periods_of_urgent_chain(handovers, YIELDS));
+    let wakes = 2 * (DEPTH + 1);
+    let most = foreign_steps(session, periods_of_urgent_chain(wakes, YIELDS));
     check_waits(&format!("{shape}, urgent from the beginning"), (urgent, most), control);
     // Tasks that wait in a queue already stay there until it is the turn of its level. Up to an eighth of the steps of all
     // leaves may have been those of others, so that one leaf has all of its own before it.
@@ -184,7 +185,8 @@ fn an_urgent_tree_is_not_as_late_as_its_children_would_be(session: &Session, sha
     check_waits(&format!("{shape}, urgent from an eighth on"), (raised, most), control);
 }
 
-/// The launch and all nodes but the last one say that they are IDLE. So the whole graph is, unless the last node is more urgent.
+/// The launch and all nodes but the last one have priority IDLE, so all of the graph is idle unless the last node is more
+/// urgent.
 fn an_urgent_node_is_not_as_late_as_its_predecessors_would_be(session: &Session, shape: &str) {
     let mut producer = session.producer(0).unwrap().patience(LONG);
     let [control, urgent] = [Priority::Idle, Priority::Critical].map(|last_priority| {
