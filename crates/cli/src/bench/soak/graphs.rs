@@ -36,17 +36,18 @@ const BLOCKS: u32 = DEEP as u32 * LAUNCHES;
 const INSTANCES: u32 = 8;
 /// The number of cells for spawned tasks. There are so few that nodes often find none.
 const SPAWN_CELLS: u32 = 64;
-/// Changes a seed, so that other choices follow from it than the graph itself.
-const OTHER: u64 = 0x5851_f42d_4c95_7f2d;
+/// Changes the seed of a graph to that of the choices that are made about it, such as how often it is launched.
+const CHOICES: u64 = 0x5851_f42d_4c95_7f2d;
 
 /// What a producer has seen.
 #[derive(Clone, Copy, Default)]
 struct GraphTotals {
     graphs: u64,
     launches: u64,
-    /// How many nodes launches had that ran whole.
+    /// How many nodes there were in launches that ran whole.
     nodes: u64,
-    /// The most tasks that may have been spawned besides: tasks of nodes, and nodes of launches that were cancelled.
+    /// The most tasks that may have been spawned besides these nodes: by nodes, and as nodes of launches that were
+    /// cancelled.
     most_others: u64,
     /// How many graphs were refused because of a mistake.
     refused: u64,
@@ -156,7 +157,7 @@ struct OpenLaunch {
 
 /// A graph that is under way.
 struct OpenGraph {
-    /// What the graph follows from.
+    /// The seed that the graph was made from.
     seed: u64,
     random: RandomGraph,
     taken: SessionGraph,
@@ -200,7 +201,7 @@ impl GraphFeed<'_> {
             if open.len() == DEEP {
                 self.settle_first(&mut open, progress)?;
             }
-            let choices = &mut Random::new(seed ^ OTHER);
+            let choices = &mut Random::new(seed ^ CHOICES);
             let random = RandomGraph::new(seed);
             self.offer_broken(seed, choices, &random)?;
             let taken = self.take_graph(seed, &random, &mut open, progress)?;

@@ -40,9 +40,9 @@ pub(super) struct SoakArgs {
     #[arg(long, value_name = "N", value_parser = parse_count::<u64>, allow_negative_numbers = true)]
     graphs: Option<u64>,
 
-    /// What random choices follow from. With the load `graphs`, an error names the seed of the graph that went wrong, so
-    /// that this graph can be run alone with `--graphs 1`. With the load `stress`, each producer submits the same tasks and
-    /// asks the same of them again, but not at the same moments, and how many signals tasks wait for depends on those
+    /// The seed of all random choices. With the load `graphs`, an error names the seed of the graph that went wrong, so
+    /// that this graph can be run alone with `--graphs 1`. With the load `stress`, the same seed gives the same tasks,
+    /// but they are not cancelled, paused or resumed at the same moments, and may wait for other numbers of signals
     #[arg(long, value_name = "N", default_value = "1", value_parser = parse_count::<u64>, allow_negative_numbers = true)]
     seed: u64,
 
@@ -76,7 +76,7 @@ enum SoakLoad {
     /// arguments, and graphs with a mistake must be refused by name
     Graphs,
     /// Tasks of every kind at every level, also trees, graphs and tasks that wait for events, some of which are cancelled,
-    /// paused, resumed or dropped; every one must end truthfully, and nothing may be left in the end
+    /// paused, resumed or dropped; each must end as it has to, and nothing may be left in the end
     Stress,
 }
 
@@ -101,7 +101,7 @@ impl From<RingPlace> for Placement {
     }
 }
 
-/// What a producer prefers: they take turns.
+/// What a producer aims at. Every other one aims at latency.
 fn aim_of(producer: u32) -> Aim {
     if producer.is_multiple_of(2) { Aim::Throughput } else { Aim::Latency }
 }
@@ -125,11 +125,11 @@ impl SoakArgs {
 
     /// Refuses an option that has no meaning for the load.
     fn check_options(&self) -> Result<(), CliError> {
-        let strange = match self.load {
+        let meaningless = match self.load {
             SoakLoad::Tasks | SoakLoad::Stress => self.graphs.map(|_| "--graphs"),
             SoakLoad::Graphs => self.tasks.map(|_| "--tasks"),
         };
-        match strange {
+        match meaningless {
             None => Ok(()),
             Some(option) => {
                 let why = format!("{option} has no meaning for this load; leave it out, or change --load");

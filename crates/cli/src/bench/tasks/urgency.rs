@@ -1,13 +1,12 @@
 //! The cases `urgent tree` and `urgent graph`: what is urgent waits for tasks that are not, on a device that is busy.
 //!
 //! Endless tasks of normal and of idle priority keep every group busy, twice as many of each as all groups have places for.
-//! Meanwhile the host submits one tree or one graph at a time and waits for it. Every task of the tree and every node of the
-//! graph says that it is idle, and what waits for them is the root, or the task that launches the graph. In one row that
-//! is critical, and in the row that it is compared with it is idle as well. The figure is the time from submitting it to
-//! its result.
+//! Meanwhile the host submits one tree or one graph at a time and waits for it. All children in the tree and all nodes of
+//! the graph have idle priority. The root of the tree, or the task that launches the graph, is critical in the row
+//! *urgent*, and idle in the row that this one is compared with. The figure is the time from its submit to its result.
 //!
 //! Every result is compared with what it must be. Each of the endless tasks notes how many steps it has taken, which is
-//! compared with its result at the end, and all of them together must have taken steps while time was taken.
+//! compared with its result at the end, and some of them must have taken steps during the measurement.
 
 use std::sync::Arc;
 use std::thread;
@@ -31,7 +30,7 @@ use crate::stop;
 /// What is being measured, for people who wait.
 pub(super) const NOTE: &str = "urgent trees and graphs on a busy device";
 
-/// The depth of the tree. The root has depth 0.
+/// The depth of the tree, which is the number of levels below the root.
 const DEPTH: u32 = 3;
 /// How many nodes the last node of the graph waits for.
 const NODES: u32 = 8;
@@ -44,7 +43,7 @@ const TOLD: &str = "told";
 
 /// What the host waits for.
 #[derive(Clone, Copy)]
-enum Waited {
+enum WaitedFor {
     Tree,
     Graph,
 }
@@ -52,7 +51,7 @@ enum Waited {
 /// Measures how long urgent trees and graphs take on a busy device.
 pub(super) fn measure_urgency(bench: &TasksBench<'_>) -> Result<Vec<BenchRow>, CliError> {
     let mut contenders = Vec::new();
-    for (case, waited) in [("tree", Waited::Tree), ("graph", Waited::Graph)] {
+    for (case, waited) in [("tree", WaitedFor::Tree), ("graph", WaitedFor::Graph)] {
         let [urgent, idle] = ["urgent", "idle"].map(|word| format!("{word} {case} under load"));
         let new = |name: &str, priority| Contender::new(name, "us", (waited, priority));
         contenders.push(new(&urgent, Priority::Critical).against(&*idle));
@@ -66,8 +65,8 @@ pub(super) fn measure_urgency(bench: &TasksBench<'_>) -> Result<Vec<BenchRow>, C
         let load = EndlessLoad::start(&session, &shape)?;
         let before = load.steps_taken(&session)?;
         let times = match waited {
-            Waited::Tree => time_trees(bench, &session, *priority)?,
-            Waited::Graph => time_graphs(bench, &session, *priority)?,
+            WaitedFor::Tree => time_trees(bench, &session, *priority)?,
+            WaitedFor::Graph => time_graphs(bench, &session, *priority)?,
         };
         load.check_and_end(&session, before)?;
         Ok(Sample::times(times))
@@ -208,8 +207,8 @@ impl EndlessLoad {
         Ok(self.steps(session)?.into_iter().map(u64::from).sum())
     }
 
-    /// Lets the tasks end, and checks that they have taken steps since there were `before` of them, and that the result of
-    /// each is the number of its own.
+    /// Lets the tasks end. Checks that together they have taken more than `before` steps, and that the result of each task
+    /// is the number of its own steps.
     fn check_and_end(mut self, session: &Session, before: u64) -> Result<(), CliError> {
         if self.steps_taken(session)? <= before {
             return Err(CliError::Wrong("the device was not busy; this is a defect of Pelton".into()));

@@ -1,4 +1,4 @@
-//! Random graphs with a mistake, and what must be said of them.
+//! Random graphs with a mistake, and the errors with which they must be refused.
 
 use std::collections::HashSet;
 
@@ -7,10 +7,10 @@ use pelton::{Error, Graph, GraphEdge, GraphError, NodeArg, NodeId, Opcode, Prior
 
 use super::{MAX_NODES, PARAMETERS, Random, RandomGraph, node_arg};
 
-/// What must be said of a graph with a mistake.
+/// The error with which a graph with a mistake must be refused.
 #[derive(Debug)]
 pub(crate) enum Refusal {
-    /// Exactly this.
+    /// Exactly this error.
     Exactly(GraphError),
     /// A node cannot run its operation.
     Op(NamedNode),
@@ -23,8 +23,8 @@ pub(crate) enum Refusal {
 /// The number of different mistakes.
 const MISTAKES: u32 = 14;
 
-/// Makes a mistake in a graph. Gives the graph and what must be said of it, or `None` if the graph has no place for the
-/// mistake.
+/// Makes a mistake in a graph. Returns the graph and the error that it must be refused with, or `None` if the graph has no
+/// place for the mistake.
 pub(crate) fn broken_graph(random: &mut Random, from: &RandomGraph) -> Option<(Graph, Refusal)> {
     let mut graph = from.graph.clone();
     let count = graph.nodes.len() as u32;
@@ -101,9 +101,9 @@ pub(crate) fn broken_graph(random: &mut Random, from: &RandomGraph) -> Option<(G
 }
 
 impl Refusal {
-    /// Compares what a session said of the graph with what it must say, and says what differs.
+    /// Compares the answer of a session with the error that it must give, and says what differs.
     pub(crate) fn check<T>(&self, graph: &Graph, answer: Result<T, Error>) -> Result<(), String> {
-        let error = answer.err().ok_or_else(|| format!("a wrong graph was taken: {self:?}"))?;
+        let error = answer.err().ok_or_else(|| format!("a graph with a mistake was taken: {self:?}"))?;
         let right = match (self, &error) {
             (Refusal::Exactly(wanted), Error::Graph { source: found, .. }) => found == wanted,
             (Refusal::Op(wanted), Error::Graph { source: GraphError::Op { node, .. }, .. }) => node == wanted,
@@ -113,7 +113,11 @@ impl Refusal {
             (Refusal::Size, Error::GraphSize { found, .. }) => *found == graph.nodes.len(),
             _ => false,
         };
-        if right { Ok(()) } else { Err(format!("{self:?} was refused with: {error}")) }
+        if right {
+            Ok(())
+        } else {
+            Err(format!("a graph was refused with the wrong error: {error}, not {self:?}"))
+        }
     }
 }
 

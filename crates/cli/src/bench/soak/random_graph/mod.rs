@@ -46,7 +46,7 @@ mod node_arg {
     pub(super) const BLOCK: u32 = 0;
     /// The number of the node.
     pub(super) const NODE: u32 = 1;
-    /// The number of a node that this one waits for and whose row it reads, and one more; 0 if there is none.
+    /// One more than the number of a node that this one waits for and whose row it reads, or 0 if there is none.
     pub(super) const WITNESS: u32 = 2;
     /// The first of the arguments that are only hashed.
     pub(super) const FIRST: u32 = 3;
@@ -93,7 +93,7 @@ pub(crate) struct RandomGraph {
 }
 
 impl RandomGraph {
-    /// Makes a graph. No other number gives the same one.
+    /// Makes the graph of a number. Different numbers have different graphs.
     pub(crate) fn new(number: u64) -> Self {
         let random = &mut Random::new(number);
         let count = random_size(random);
@@ -132,7 +132,7 @@ impl RandomGraph {
     }
 }
 
-/// The number of nodes of a graph: small ones are the most frequent.
+/// The number of nodes of a graph. Small graphs are the most frequent.
 fn random_size(random: &mut Random) -> u32 {
     let most = [8, 64, 64, MAX_NODES][random.below(4) as usize];
     1 + random.below(most)

@@ -57,8 +57,12 @@ impl RandomGraph {
             block[1..].chunks_exact(row_word::WORDS as usize).map(NodeRow::new).collect();
         let mut stamped = vec![false; 2 * self.kinds.len() + 1];
         for (node, row) in rows.iter().take(self.kinds.len()).enumerate() {
-            let may_run = [ran != Ran::Whole, ran != Ran::Nothing].into_iter();
-            if !may_run.enumerate().any(|(runs, may)| may && row.runs == runs as u32) {
+            let right = match ran {
+                Ran::Whole => row.runs == 1,
+                Ran::Partly => row.runs <= 1,
+                Ran::Nothing => row.runs == 0,
+            };
+            if !right {
                 return Err(format!("node n{node} ran {} times ({ran:?})", row.runs));
             }
             let began = row.runs == 1;
@@ -71,7 +75,9 @@ impl RandomGraph {
             for stamp in [row.begin, row.end].into_iter().filter(|stamp| *stamp != 0) {
                 let place = stamped.get_mut(stamp as usize);
                 if place.is_none_or(|stamped| std::mem::replace(stamped, true)) {
-                    return Err(format!("node n{node} has the number {stamp} of the clock"));
+                    return Err(format!(
+                        "node n{node} has the number {stamp}, which the clock never gave, or gave before"
+                    ));
                 }
             }
         }

@@ -1,8 +1,8 @@
 //! A producer of the load `stress`: it submits tasks in batches, cancels, pauses, resumes and drops some of them, and
 //! checks how each of them ended and what it left.
 //!
-//! Two batches are under way at a time. Nobody learns how a task ends whose ticket was dropped, so its row or block stays
-//! *in limbo* until the session says that all tasks submitted so far have ended.
+//! Two batches are under way at a time. Nobody learns how a task ends whose ticket was dropped, so its row or block is
+//! checked only when the session says that all tasks submitted so far have ended.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -82,8 +82,8 @@ impl EventAccount {
     }
 }
 
-/// A task that has ended.
-struct Landing {
+/// A task that has ended, or whose ticket was dropped.
+struct EndedTask {
     errand: Errand,
     cancelled: bool,
     /// How the task ended, or `None` if its ticket was dropped.
@@ -134,8 +134,8 @@ pub(super) struct StressFeed<'s> {
     graphs: Vec<(RandomGraph, SessionGraph)>,
     free_rows: Vec<u32>,
     free_blocks: Vec<u32>,
-    /// Tasks whose tickets were dropped.
-    limbo: Vec<Landing>,
+    /// Tasks whose tickets were dropped, and whose rows or blocks were not checked yet.
+    dropped: Vec<EndedTask>,
     /// What the rows hold, as far as the producer knows.
     rows: Vec<Row>,
     events: [EventAccount; EventOf::ALL.len()],
@@ -161,7 +161,7 @@ impl<'s> StressFeed<'s> {
             graphs: Vec::new(),
             free_rows: (0..ROWS).collect(),
             free_blocks: (0..BLOCKS).collect(),
-            limbo: Vec::new(),
+            dropped: Vec::new(),
             rows: vec![Row::default(); ROWS as usize],
             events: [index, plan.shared_event()].map(EventAccount::new),
             totals: FeedTotals::default(),
@@ -185,18 +185,18 @@ impl<'s> StressFeed<'s> {
         while progress.goes_on() && progress.done() < tasks {
             if self.free_rows.len() < BATCH as usize {
                 self.settle(std::mem::take(&mut before))?;
-                self.end_limbo()?;
+                self.check_dropped()?;
             }
             let batch = self.submit_batch()?;
             submitted.fetch_add(BATCH.into(), Ordering::Relaxed);
             self.settle(std::mem::replace(&mut before, batch))?;
         }
         self.settle(before)?;
-        self.end_limbo()
+        self.check_dropped()
     }
 
-    /// Checks that the producer's event was signalled as often as it must have been, and takes the graphs away. Returns what
-    /// the producer leaves.
+    /// Checks that the producer's event was signalled as often as it must have been, and takes the graphs away. Returns
+    /// what the producer leaves.
     pub(super) fn finish(self) -> Result<FeedEnd, CliError> {
         let [own, shared] = self.events;
         check_event(self.session, self.tenant, own.number, own.sent.into())?;
@@ -329,7 +329,7 @@ impl<'s> StressFeed<'s> {
         self.let_go_on(&mut flight)?;
         // A task that parks when it is not paused any more needs another call.
         flight.ticket.resume();
-        self.limbo.push(Landing { errand: flight.errand, cancelled: flight.cancelled, end: None });
+        self.dropped.push(EndedTask { errand: flight.errand, cancelled: flight.cancelled, end: None });
         self.totals.dropped += 1;
         Ok(())
     }
@@ -358,9 +358,9 @@ impl<'s> StressFeed<'s> {
             let end = self.wait_for(&mut flight)?;
             self.totals.cancelled += u64::from(matches!(end, Err(TaskError::Cancelled { .. })));
             self.totals.faults += u64::from(matches!(end, Err(TaskError::Fault(_))));
-            ended.push(Landing { errand: flight.errand, cancelled: flight.cancelled, end: Some(end) });
+            ended.push(EndedTask { errand: flight.errand, cancelled: flight.cancelled, end: Some(end) });
         }
-        self.check_errands(ended)
+        self.check_tasks(ended)
     }
 
     /// Waits for the end of a task, and helps it to go on if it does not end by itself.
@@ -382,10 +382,10 @@ impl<'s> StressFeed<'s> {
 
     /// Waits until all tasks have ended, and checks what those left whose tickets were dropped. No other task of this
     /// producer is under way.
-    fn end_limbo(&mut self) -> Result<(), CliError> {
+    fn check_dropped(&mut self) -> Result<(), CliError> {
         self.session.quiesce(PATIENCE)?;
-        let limbo = std::mem::take(&mut self.limbo);
-        self.check_errands(limbo)?;
+        let dropped = std::mem::take(&mut self.dropped);
+        self.check_tasks(dropped)?;
         let at = self.random.below(GRAPHS) as usize;
         self.session.remove_graph(&self.graphs[at].1, PATIENCE)?;
         self.graphs[at] = self.new_graph()?;
@@ -393,11 +393,11 @@ impl<'s> StressFeed<'s> {
     }
 
     /// Checks how tasks ended, if anyone knows, and what they left. Their rows and blocks are free afterwards.
-    fn check_errands(&mut self, landings: Vec<Landing>) -> Result<(), CliError> {
+    fn check_tasks(&mut self, tasks: Vec<EndedTask>) -> Result<(), CliError> {
         let data = self.session.view::<u32>(self.tenant, "data")?;
         let words = data.read(self.plan.row_at(self.index, 0) as usize, self.rows.len() * WIDTH)?;
         let (rows, _) = words.as_chunks::<WIDTH>();
-        for Landing { errand, cancelled, end } in landings {
+        for EndedTask { errand, cancelled, end } in tasks {
             let checked = match errand {
                 Errand::Job { job, row } => self.check_job(job, row, rows[row as usize], (cancelled, end)),
                 Errand::Launch { graph, block, parameters } => {

@@ -25,8 +25,10 @@ pub(super) mod row_word {
 pub(super) const FAULT: u32 = 0x234;
 /// The fault of a task that has found no room although all room must be free.
 const NO_ROOM: u32 = 0x345;
+/// The number of tasks that one task of `holds` spawns.
+pub(super) const HELD: u32 = 64;
 
-/// The opcodes of the handlers.
+/// The opcodes of the handlers. After the colon, each comment names the arguments.
 #[derive(Clone, Copy)]
 pub(super) struct StressOps {
     /// Does one piece of work: row, number, fault.
@@ -43,7 +45,7 @@ pub(super) struct StressOps {
     pub signals: Opcode,
     /// Waits for an event and does nothing: event, count.
     pub sleeps: Opcode,
-    /// Spawns 64 tasks that wait for an event and do nothing: event, count.
+    /// Spawns [`HELD`] tasks that wait for an event and do nothing: event, count.
     pub holds: Opcode,
 }
 
@@ -182,15 +184,14 @@ fn tree_handler() -> Handler {
 }
 
 fn holds_handler(sleeps: Opcode) -> Handler {
-    const CHILDREN: u32 = 64;
     Handler::lane_wide(move |task| {
         let f = task.body();
         task.step(|| {
-            f.when(!task.reserve_children(CHILDREN), || {
+            f.when(!task.reserve_children(HELD), || {
                 task.fault(NO_ROOM);
                 task.finish(0);
             });
-            f.range((f.lit(0), f.lit(CHILDREN), f.lit(1)), (), |_, _, ()| {
+            f.range((f.lit(0), f.lit(HELD), f.lit(1)), (), |_, _, ()| {
                 task.spawn(Child::new(&task, sleeps).args([task.arg(0), task.arg(1)]));
             });
             task.wait_children();

@@ -26,7 +26,7 @@ impl StressPlan {
         self.producers.min(TENANTS)
     }
 
-    /// The tenant of a producer. They take turns.
+    /// The tenant of a producer. Producers are given to the tenants in turn.
     pub(super) fn tenant(self, producer: u32) -> TenantId {
         producer % self.tenants()
     }

@@ -1,22 +1,19 @@
 //! Whether everything that tasks have held is free again after the load `stress`.
 //!
-//! A snapshot says how many tasks there are, and what the kernel has noted as free is another matter. So tasks that wait
-//! for an event take all there is at once: every cell of every producer, every cell for spawned tasks, and every instance
-//! of graphs.
+//! A snapshot says how many tasks there are, but not what the kernel has noted as free. So tasks that wait for an event
+//! take everything at once, kind by kind: every cell of every producer, every cell for spawned tasks, and every instance of
+//! graphs.
 
 use std::time::Instant;
 
 use pelton::telemetry::CellSnapshot;
 use pelton::{Graph, Producer, Session, Task, Ticket};
 
-use super::handlers::StressOps;
+use super::handlers::{HELD, StressOps};
 use super::plan::StressPlan;
 use super::{CELLS, INSTANCES_PER_PRODUCER, SPAWN_CELLS};
 use crate::bench::flood::PATIENCE;
 use crate::error::CliError;
-
-/// The number of tasks that one task of `holds` spawns.
-const HELD: u32 = 64;
 
 /// Checks that nothing is under way.
 pub(super) fn check_idle(session: &Session) -> Result<(), CliError> {
@@ -101,7 +98,7 @@ fn wait_until(session: &Session, wanted: u64, figure: impl Fn(&CellSnapshot) -> 
         match cells {
             Some(cells) if figure(&cells) == wanted => return Ok(()),
             Some(cells) if since.elapsed() > PATIENCE => {
-                let what = format!("only {} of {wanted} are free at the end\n{cells}", figure(&cells));
+                let what = format!("only {} of {wanted} could be taken at the end\n{cells}", figure(&cells));
                 return Err(CliError::Wrong(what));
             }
             _ => std::thread::yield_now(),
@@ -109,12 +106,16 @@ fn wait_until(session: &Session, wanted: u64, figure: impl Fn(&CellSnapshot) -> 
     }
 }
 
-/// Waits for tasks that give 1.
+/// Waits for tasks whose result must be 1.
 fn end_all(tickets: Vec<Ticket>) -> Result<(), CliError> {
     for mut ticket in tickets {
         match ticket.wait(PATIENCE)? {
             1 => {}
-            found => return Err(CliError::Wrong(format!("a task that waits gave {found}"))),
+            found => {
+                return Err(CliError::Wrong(format!(
+                    "a task that waited for an event returned {found}, not 1"
+                )));
+            }
         }
     }
     Ok(())
