@@ -88,21 +88,21 @@ impl Ticket {
     }
 
     /// Asks that the task end which has the same cell so many generations later, or earlier if the number is negative.
-    pub fn cancel_use(&self, later: i64) {
-        self.ask_use(later, CellAsk::Cancel);
+    pub fn cancel_generation(&self, later: i64) {
+        self.ask_generation(later, CellAsk::Cancel);
     }
 
     /// Asks that the task begin no further step which has the same cell so many generations later.
-    pub fn pause_use(&self, later: i64) {
-        self.ask_use(later, CellAsk::Pause);
+    pub fn pause_generation(&self, later: i64) {
+        self.ask_generation(later, CellAsk::Pause);
     }
 
     /// Asks that the task go on which has the same cell so many generations later.
-    pub fn resume_use(&self, later: i64) {
-        self.ask_use(later, CellAsk::Resume);
+    pub fn resume_generation(&self, later: i64) {
+        self.ask_generation(later, CellAsk::Resume);
     }
 
-    fn ask_use(&self, later: i64, what: CellAsk) {
+    fn ask_generation(&self, later: i64, what: CellAsk) {
         let (share, stripe) = self.slot_owner();
         let position = self.position().wrapping_add_signed(later << stripe.ring.log2);
         share.ask_cell(stripe, position, what);

@@ -22,9 +22,9 @@ fn asks_reach_only_the_use_that_they_mean(on: &On) {
             let mut ticket = producer.submit(waiting(10 + lap, 3)).unwrap();
             wait_for(&session, 10 + lap, 1);
             for later in [-2, -1, 1, 2, 3, 1 << 23] {
-                ticket.cancel_use(later);
-                ticket.pause_use(later);
-                ticket.resume_use(later);
+                ticket.cancel_generation(later);
+                ticket.pause_generation(later);
+                ticket.resume_generation(later);
             }
             settle(&session, &mut other);
             assert_eq!(ticket.result(), Err(TaskError::Late), "{shape}: it was asked of another use");
@@ -32,8 +32,8 @@ fn asks_reach_only_the_use_that_they_mean(on: &On) {
             assert_eq!(ticket.wait(soon()), Ok(3), "{shape}");
             // The task has ended, and the next one does not notice what was asked of this one or of later ones.
             for later in [-1, 0, 2] {
-                ticket.cancel_use(later);
-                ticket.pause_use(later);
+                ticket.cancel_generation(later);
+                ticket.pause_generation(later);
             }
             settle(&session, &mut other);
             drop(ticket);
@@ -42,7 +42,7 @@ fn asks_reach_only_the_use_that_they_mean(on: &On) {
         // What is asked of the next use of a cell whose task has ended is for that use.
         let mut ticket = producer.submit(counting(0, 0)).unwrap();
         ticket.wait(soon()).unwrap();
-        ticket.cancel_use(1);
+        ticket.cancel_generation(1);
         settle(&session, &mut other);
         drop(ticket);
         let ends: Vec<_> = [0; CELLS as usize]
@@ -121,8 +121,8 @@ fn more_asks_than_the_ring_holds_are_all_applied(on: &On) {
         let mut ticket = producer.submit(waiting(3, 6)).unwrap();
         wait_for(&session, 3, 1);
         for _ in 0..3000 {
-            ticket.pause_use(1);
-            ticket.resume_use(1);
+            ticket.pause_generation(1);
+            ticket.resume_generation(1);
         }
         settle(&session, &mut other);
         assert_eq!(ticket.result(), Err(TaskError::Late), "{shape}");

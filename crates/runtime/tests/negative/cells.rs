@@ -267,7 +267,7 @@ fn a_dropped_producer_leaves_its_cells_to_the_next(on: &On) {
         let full = producer.submit(counting(0, 0));
         assert_eq!(full.err(), Some(SubmitError::NoCells { free: 0, wanted: 1 }), "{shape}");
         // Nobody waits for this task any more, and its cell is free when it has ended.
-        dropped.resume_use(0);
+        dropped.resume_generation(0);
         drop(dropped);
         producer.set_patience(soon());
         assert_eq!(run(&mut producer, counting(2, 2)), Ok(2), "{shape}");
