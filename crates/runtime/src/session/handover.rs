@@ -199,6 +199,10 @@ impl Session {
         self.served.launch_next(old.spec.lease, || {
             match planned.map(|planned| planned.launch(self, old)) {
                 Some(Ok((kernel, run))) => {
+                    // Before anyone can look up a new opcode, producers know that its tasks need cells.
+                    if let Some(cells) = &self.rings().cells {
+                        cells.add_ops(&kernel.layout.resumable_ops);
+                    }
                     *self.kernel.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(kernel);
                     return Ok(run);
                 }
@@ -208,13 +212,7 @@ impl Session {
             begin_next_run(self.rings(), old)?;
             Ok(old.loaded.launch(&old.launch)?)
         })?;
-        if let Some(error) = failed {
-            return Err(error);
-        }
-        if let (Some(cells), Some(planned)) = (&self.rings().cells, planned) {
-            cells.add_ops(&planned.assembled.layout.resumable_ops);
-        }
-        Ok(())
+        failed.map_or(Ok(()), Err)
     }
 }
 

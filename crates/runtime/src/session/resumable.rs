@@ -30,7 +30,7 @@ impl ResumableOps {
     #[inline]
     pub(super) fn contains(&self, op: Opcode) -> bool {
         for known in &self.ops {
-            // Relaxed: whoever submits a task of a new opcode has learned of it from the thread that has added it.
+            // Relaxed: a new opcode is added before the session has the kernel in which threads look it up, behind a lock.
             let known = known.load(Ordering::Relaxed);
             if known == op.code() || known == NONE {
                 return known != NONE;
