@@ -69,7 +69,6 @@ impl KernelRun {
         match self.wait(Some(Duration::ZERO)) {
             Ok(None) => None,
             Ok(Some(LaunchEnd { outcome: LaunchOutcome::Lease, .. })) => Some(SessionEnd::Lease(self.lease)),
-            // Another thread may have asked for the stop since the caller began to look.
             Ok(Some(_)) if rings.shutdown_asked() => Some(SessionEnd::Stopped),
             Ok(Some(_)) => Some(SessionEnd::Returned),
             Err(error) => Some(SessionEnd::Device(Arc::new(error))),
@@ -179,21 +178,23 @@ impl ServedRings {
         if !self.rings.state.is_running() || self.rings.shutdown_asked() {
             return;
         }
-        match self.current.try_read() {
-            Ok(current) => self.note_end_of(&current),
-            Err(TryLockError::Poisoned(poisoned)) => self.note_end_of(&poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => {}
+        let current = match self.current.try_read() {
+            Ok(current) => current,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        match current.session_end(&self.rings) {
+            // The run was asked to end since the look above, by a stop, which notes the end itself, or by a hand-over, which
+            // is not the end of the session.
+            None | Some(SessionEnd::Stopped) => {}
+            Some(end) => self.rings.state.note_end(end),
         }
     }
 
     /// Ends the session if its kernel has ended.
     pub(super) fn note_end(&self) {
-        self.note_end_of(&self.current());
-    }
-
-    /// Ends the session if the current run has ended. The caller holds the lock, so the run is not replaced meanwhile.
-    fn note_end_of(&self, current: &KernelRun) {
-        if let Some(end) = current.session_end(&self.rings) {
+        // The lock is held, so the run is not replaced meanwhile.
+        if let Some(end) = self.current().session_end(&self.rings) {
             self.rings.state.note_end(end);
         }
     }
