@@ -79,6 +79,15 @@ impl Series {
     }
 }
 
+impl FromIterator<Sample> for Series {
+    /// The samples of one contender, round by round.
+    fn from_iter<I: IntoIterator<Item = Sample>>(samples: I) -> Series {
+        let mut series = Series::default();
+        samples.into_iter().for_each(|sample| series.push(sample));
+        series
+    }
+}
+
 impl FromIterator<f64> for Series {
     /// The figures of rounds that were measured elsewhere.
     fn from_iter<I: IntoIterator<Item = f64>>(values: I) -> Series {
@@ -93,12 +102,7 @@ pub(super) fn play_rounds<C>(
     contenders: &mut [C],
     measure: impl FnMut(&mut C) -> Result<Sample, CliError>,
 ) -> Result<Vec<Series>, CliError> {
-    let series = |samples: Vec<Sample>| {
-        let mut series = Series::default();
-        samples.into_iter().for_each(|sample| series.push(sample));
-        series
-    };
-    Ok(take_turns(rounds, contenders, measure)?.into_iter().map(series).collect())
+    Ok(take_turns(rounds, contenders, measure)?.into_iter().map(Series::from_iter).collect())
 }
 
 /// Measures all contenders in every round, and returns the samples of each, round by round, in the order of
