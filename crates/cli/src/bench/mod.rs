@@ -9,6 +9,7 @@ mod cuda;
 mod device;
 mod echo;
 mod flood;
+mod handover;
 pub(crate) mod machine;
 mod mark;
 mod ratio;
@@ -44,6 +45,7 @@ enum BenchGroup {
     Session(session::SessionArgs),
     Scan(scan::ScanBenchArgs),
     Tasks(tasks::TasksArgs),
+    Handover(handover::HandOverArgs),
     Soak(soak::SoakArgs),
 }
 
@@ -58,6 +60,7 @@ Examples:
   pelton bench session --device cuda --quick --only task --against ../old/target/release/pelton
   pelton bench scan --quick
   pelton bench tasks --only payload --json rows.jsonl
+  pelton bench handover --quick
   pelton bench soak --tasks 1e8 --start 4294900000
   pelton bench soak --device cuda --tasks 1e10 --slots 65536 --producers 8 --placement near
   pelton bench soak --load graphs --graphs 1e6
@@ -102,6 +105,7 @@ impl BenchArgs {
             BenchGroup::Session(group) => ("session", group.flags().into_iter().map(String::from).collect()),
             BenchGroup::Scan(group) => ("scan", group.flags()),
             BenchGroup::Tasks(group) => ("tasks", group.flags()),
+            BenchGroup::Handover(group) => ("handover", group.flags()),
             BenchGroup::Soak(_) => {
                 return Err(CliError::Wrong(
                     "`bench soak` does not compare builds; leave out --against".into(),
@@ -132,6 +136,7 @@ pub(crate) fn run_bench(args: &BenchArgs, term: &Term) -> Result<CliStatus, CliE
         (None, BenchGroup::Session(group)) => session::run_session(group, only, rounds, &mut rows, term),
         (None, BenchGroup::Scan(group)) => scan::run_scan(group, only, rounds, &mut rows, term),
         (None, BenchGroup::Tasks(group)) => tasks::run_tasks(group, only, rounds, &mut rows, term),
+        (None, BenchGroup::Handover(group)) => handover::run_handover(group, only, rounds, &mut rows, term),
     };
     finish_bench(ended, &rows, args, term)?;
     Ok(stop::status_after(rows.len(), term))
