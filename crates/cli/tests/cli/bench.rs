@@ -116,6 +116,35 @@ fn graphs_are_compared_with_rayon() {
 }
 
 #[test]
+fn hand_overs_are_compared_with_quiet_times_and_with_what_they_cannot_avoid() {
+    let args = ["handover", "--quick", "--rounds", "1", "--only"];
+    let rows = |only| rows(&[&args[..], &[only]].concat());
+    let found = |rows: &[Value]| -> Vec<(String, Option<String>)> {
+        let text = |value: &Value| value.as_str().map(String::from);
+        rows.iter().map(|row| (text(&row["case"]).expect("a case is text"), text(&row["against"]))).collect()
+    };
+    let floor = "stop, load and launch";
+    let mut wanted = Vec::new();
+    for case in ["same kernel", "install", "replace"] {
+        let undisturbed = format!("{case}, undisturbed");
+        wanted.push((case.into(), Some(undisturbed.clone())));
+        wanted.push((case.into(), Some(floor.into())));
+        wanted.push((undisturbed, None));
+    }
+    wanted.extend(["stop", "load", "launch", floor].map(|name| (name.into(), None)));
+    let all = rows("");
+    assert_eq!(found(&all), wanted);
+    for row in &all {
+        assert_eq!((&row["group"], &row["metric"]), (&"handover".into(), &"us".into()), "{row}");
+        assert!(row["value"].as_f64() > Some(0.0) && row["p99"].as_f64() >= row["p50"].as_f64(), "{row}");
+        assert_eq!(row["ratio"].is_number(), row["against"].is_string(), "{row}");
+    }
+    // What a hand-over is compared with is measured too, whether its own rows are wanted or not.
+    assert_eq!(found(&rows("same kernel")), wanted[..3]);
+    assert_eq!(pelton(&["bench", "handover", "--only", "no such case"]).code, Some(1));
+}
+
+#[test]
 fn steps_of_compiling_are_chosen_by_name() {
     let cases = |only| -> Vec<String> {
         let rows = rows(&["compile", "--only", only]);
