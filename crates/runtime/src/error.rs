@@ -194,7 +194,7 @@ fn begun_tasks(name: &str, tasks: u64) -> String {
     let (word, have, them) = if tasks == 1 { ("task", "has", "it") } else { ("tasks", "have", "them") };
     format!(
         "{tasks} {word} of handler {name:?} {have} begun and not ended, and its new version does not take {them} over \
-         (`Handler::takes_over`)"
+         (`Handler::takes_over`, or `takes_over = true` in a file)"
     )
 }
 

@@ -91,6 +91,7 @@ op = 8
 width = "group"
 visible = "result"
 class = "idempotent"
+takes_over = true
 text = '''
 {ADD}'''
 "#
@@ -103,8 +104,11 @@ text = '''
         .observables(4)
         .size("table", 1)
         .size("data", 4096);
-    let handler =
-        Handler::from_text(ADD).width(Width::Group).visible(Visible::Result).class(Class::Idempotent);
+    let handler = Handler::from_text(ADD)
+        .width(Width::Group)
+        .visible(Visible::Result)
+        .class(Class::Idempotent)
+        .takes_over(true);
     let mut expect = Spec::new(Geometry::new(128).lanes(32).groups(3).window(16))
         .lifetime(Lifetime::Drain)
         .placement(Placement::Far)
@@ -181,6 +185,7 @@ fn mistakes_are_shown_where_they_are() {
         ),
         ("claim = { priority = {} }", "1:22", "`every` is missing"),
         ("[[handler]]\nname = \"add\"\nop = 8", "1:1", "`text` is missing"),
+        ("[[handler]]\ntakes_over = 1", "2:14", "this is an integer; it must be true or false"),
         ("[[handler]]\nname = \"add\"\nop = 8\ntext = ''\nfile = 'a'", "5:8", "a text or a file, not both"),
         ("[[handler]]\nname = \"add\"\nop = 8\nfile = \"no.pel\"", "4:8", "cannot read no.pel: "),
         ("libraries = 'a.pel'", "1:13", "this is a string; it must be an array"),
@@ -256,9 +261,10 @@ fn handler() -> impl Strategy<Value = (Opcode, String, Handler)> {
     let width = select(&[Width::Lane, Width::Group][..]);
     let visible = select(&[Visible::Memory, Visible::Result][..]);
     let class = select(&[Class::Once, Class::Idempotent][..]);
-    (any::<u32>(), any::<u32>(), width, visible, class).prop_map(|(op, by, width, visible, class)| {
+    let parts = (any::<u32>(), any::<u32>(), width, visible, class, any::<bool>());
+    parts.prop_map(|(op, by, width, visible, class, takes_over)| {
         let handler = Handler::lane_wide(|slot| slot.finish(slot.atomic_add(slot.arg(0), by)));
-        let handler = handler.width(width).visible(visible).class(class);
+        let handler = handler.width(width).visible(visible).class(class).takes_over(takes_over);
         (Opcode::from_code(op), format!("op{by}"), handler)
     })
 }

@@ -136,7 +136,7 @@ fn begun_tasks_are_waited_for_or_taken_over(session: &Session, producer: &mut Pr
     assert_eq!(
         refused.to_string(),
         "3 tasks of handler \"parks\" have begun and not ended, and its new version does not take them over \
-         (`Handler::takes_over`)",
+         (`Handler::takes_over`, or `takes_over = true` in a file)",
         "{shape}"
     );
     tickets[0].resume();

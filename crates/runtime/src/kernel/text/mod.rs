@@ -51,6 +51,7 @@
 //! width = "lane"                         # or "group"
 //! visible = "memory"                     # or "result"
 //! class = "once"                         # or "idempotent"
+//! takes_over = false                     # whether tasks that an older version has begun go on with this one
 //! file = "add.pel"                       # or text = '''…'''
 //!
 //! [[graph]]

@@ -84,6 +84,7 @@ fn print_handler(handler: &NamedHandler, f: &mut Formatter<'_>) -> Result {
     writeln!(f, "width = {:?}", word_of(WIDTH, &handler.width))?;
     writeln!(f, "visible = {:?}", word_of(VISIBLE, &handler.visible))?;
     writeln!(f, "class = {:?}", word_of(CLASS, &handler.class))?;
+    writeln!(f, "takes_over = {}", handler.takes_over)?;
     let text = text::print(&handler.module);
     if text.contains("'''") || text.contains(|c: char| c.is_control() && c != '\n') {
         writeln!(f, "text = {}", quote_toml(&text))

@@ -104,6 +104,7 @@ impl SpecReader<'_> {
         let width = table.word_or_default("width", WIDTH);
         let visible = table.word_or_default("visible", VISIBLE);
         let class = table.word_or_default("class", CLASS);
+        let takes_over = table.flag("takes_over");
         let module = match (table.get("text"), table.get("file")) {
             (Some(value), None) => self.read_inline(&table, value, name.unwrap_or_default()),
             (None, Some(value)) => self.read_file(&table, value),
@@ -124,7 +125,8 @@ impl SpecReader<'_> {
             Some(number) => Some(number?),
             None => None,
         };
-        Some((op, name?.into(), handler.width(width).visible(visible).class(class)))
+        let handler = handler.width(width).visible(visible).class(class).takes_over(takes_over);
+        Some((op, name?.into(), handler))
     }
 
     /// Reads a library, which is the name of a file or a table with a text.
@@ -237,7 +239,7 @@ fn read_region(table: TomlTable<'_>) -> Option<Region> {
     let elem = table.require("type").and_then(|value| table.read_word(value, TYPE));
     let len = table.require("len").and_then(|value| table.read_number(value));
     let access = table.get("access").and_then(|value| table.read_word(value, ACCESS));
-    let shared = table.get("shared").and_then(|value| table.read_flag(value)).unwrap_or(false);
+    let shared = table.flag("shared");
     table.refuse_unknown_keys();
     let access = access.unwrap_or(if shared { Access::Read } else { Access::ReadWrite });
     Some(Region { access, shared, ..Region::new(name?, elem?, len?) })

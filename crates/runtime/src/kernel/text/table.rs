@@ -103,8 +103,10 @@ impl<'a> TomlTable<'a> {
         value.get_ref().as_str().or_else(|| self.note_wrong_kind(value, "a string"))
     }
 
-    pub(super) fn read_flag(&self, value: TomlValue<'a>) -> Option<bool> {
-        value.get_ref().as_bool().or_else(|| self.note_wrong_kind(value, "true or false"))
+    /// Reads the `true` or `false` of a key, or returns `false` if the key is absent.
+    pub(super) fn flag(&self, key: &'static str) -> bool {
+        let Some(value) = self.get(key) else { return false };
+        value.get_ref().as_bool().or_else(|| self.note_wrong_kind(value, "true or false")).unwrap_or_default()
     }
 
     /// Reads one of the words in a list.
