@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use graphs::acyclic_graph;
 use pelton::kernel::{
-    Claim, Class, Geometry, Handler, Io, Lifetime, NamedHandler, Region, Report, SlotBody, Spec, Telemetry,
-    Tenant, Visible, Width,
+    Claim, Class, Geometry, Handler, Io, Lifetime, NamedHandler, Region, Report, SlotBody, Spec, SpecFiles,
+    Telemetry, Tenant, Visible, Width,
 };
 use pelton::protocol::Opcode;
 use pelton::{Graph, NodeArg, NodeId, Placement, Priority};
@@ -356,6 +356,42 @@ proptest! {
     fn no_text_is_too_odd(text in "[a-z\\[\\]={}\"'\n .0-9-]{0,60}") {
         let _ = text.parse::<Spec>().map_err(|e| e.to_string());
     }
+}
+
+/// Catches a program that does not learn of a file because another one has a mistake, and handlers that lose their opcodes
+/// when the text gets another one in front of them.
+#[test]
+fn the_files_of_a_spec_are_read_again() {
+    let folder = std::env::temp_dir().join(format!("pelton-files-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("the folder can be made");
+    let write = |name: &str, text: &str| std::fs::write(folder.join(name), text).expect("it can be written");
+    let nothing = |name: &str| format!("fn {name}() -> u32 {{ return 0 }}");
+    let handler = |name: &str| format!("[[handler]]\nname = '{name}'\nfile = '{name}.pel'\n");
+    write("one.pel", &nothing("one"));
+    write("two.pel", &nothing("two"));
+    write("library.pel", "fn f(");
+    let tenant = "[[tenant]]\nid = 0\nallow = ['two']\n";
+    let spec = format!("libraries = ['library.pel']\n{tenant}{}{}", handler("one"), handler("two"));
+    write("spec.toml", &spec);
+
+    let mut files = SpecFiles::new(folder.join("spec.toml"));
+    let wrong = files.read(&Spec::default()).unwrap_err().to_string();
+    assert!(wrong.contains("library.pel:1:"), "{wrong}");
+    let all = ["spec.toml", "library.pel", "one.pel", "two.pel"].map(|name| folder.join(name));
+    assert_eq!(files.paths(), all);
+
+    write("library.pel", "");
+    let first = files.read(&Spec::default()).unwrap();
+    assert_eq!(first, Spec::from_file(&all[0]).unwrap());
+    write("new.pel", &nothing("new"));
+    write("spec.toml", &format!("{tenant}{}{}", handler("new"), handler("two")));
+    let second = files.read(&first).unwrap();
+    let ops = |spec: &Spec| spec.handlers.iter().map(|h| (h.name.clone(), h.op.code())).collect::<Vec<_>>();
+    assert_eq!(ops(&first), [("one".into(), 8), ("two".into(), 9)]);
+    assert_eq!(ops(&second), [("new".into(), 10), ("two".into(), 9)]);
+    assert_eq!(second.tenants, first.tenants);
+    assert_eq!(files.paths(), ["spec.toml", "new.pel", "two.pel"].map(|name| folder.join(name)));
+    std::fs::remove_dir_all(&folder).expect("the folder can be removed");
 }
 
 /// Catches opcodes that depend on anything but the order of handlers.

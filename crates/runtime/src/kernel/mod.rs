@@ -87,4 +87,4 @@ pub use payload::PlaceSizes;
 pub use placement::Placement;
 pub use spec::{Claim, Geometry, Io, Lifetime, Report, SlotBody, Spec, Telemetry};
 pub use tenant::{Region, Tenant, TenantId};
-pub use text::TextError;
+pub use text::{SpecFiles, TextError};

@@ -77,6 +77,7 @@
 //! `Display` writes all of it, including the text of every handler and library, and parsing that text gives an equal
 //! `Spec`. Parsing reports every mistake, each with its place. Graphs are also [checked](crate::Graph::check) whole.
 
+mod files;
 mod graph;
 mod print;
 mod read;
@@ -91,6 +92,8 @@ use std::str::FromStr;
 use pelton_ir::limits::MAX_TEXT;
 use pelton_ir::text::{self, ColorMode, Diagnostic};
 
+pub use self::files::SpecFiles;
+use self::read::SpecSource;
 use super::spec::Spec;
 
 /// Why a text is not a `Spec`.
@@ -138,8 +141,7 @@ impl Spec {
     /// Reads a `Spec` from a file. Files of handlers and libraries that it names are looked up relative to the folder
     /// of that file.
     pub fn from_file(path: &Path) -> Result<Spec, TextError> {
-        let source = load_text(path).map_err(|source| TextError::Read { path: path.into(), source })?;
-        read::read_spec(&path.display().to_string(), &source, path.parent().unwrap_or(Path::new("")))
+        SpecFiles::new(path).read(&Spec::default())
     }
 }
 
@@ -147,7 +149,9 @@ impl Spec {
 impl FromStr for Spec {
     type Err = TextError;
     fn from_str(source: &str) -> Result<Spec, TextError> {
-        read::read_spec("<spec>", source.strip_prefix(BOM).unwrap_or(source), Path::new(""))
+        let text = source.strip_prefix(BOM).unwrap_or(source);
+        let source = SpecSource { name: "<spec>", text, folder: Path::new(""), before: &Spec::default() };
+        read::read_spec(source, &mut Vec::new())
     }
 }
 

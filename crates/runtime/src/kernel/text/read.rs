@@ -1,6 +1,6 @@
 //! Reads a `Spec` from text.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use pelton_ir::module::{Module, TextPlace};
 use pelton_ir::text::{self, Diagnostic};
@@ -18,10 +18,22 @@ use crate::kernel::tenant::{Region, Tenant};
 use crate::protocol::Opcode;
 use crate::protocol::opcode::TABLE;
 
-/// Reads a `Spec`. Diagrams show the text under `name`, and files are looked up in `folder`.
-pub(super) fn read_spec(name: &str, source: &str, folder: &Path) -> Result<Spec, TextError> {
-    let wrong = |list| Mistakes { name: name.into(), text: source.into(), list };
-    let (root, mut errors) = DeTable::parse_recoverable(source);
+/// The text of a `Spec`, and what else it is read with.
+#[derive(Clone, Copy)]
+pub(super) struct SpecSource<'s> {
+    /// The name of the text in diagrams.
+    pub name: &'s str,
+    pub text: &'s str,
+    /// The folder in which files are looked up.
+    pub folder: &'s Path,
+    /// The `Spec` whose handlers keep their opcodes.
+    pub before: &'s Spec,
+}
+
+/// Reads a `Spec`, and adds the files that it names to `files`.
+pub(super) fn read_spec(source: SpecSource<'_>, files: &mut Vec<PathBuf>) -> Result<Spec, TextError> {
+    let wrong = |list| Mistakes { name: source.name.into(), text: source.text.into(), list };
+    let (root, mut errors) = DeTable::parse_recoverable(source.text);
     if !errors.is_empty() {
         errors.sort_by_key(|e| e.span().unwrap_or_default().start);
         let note = |e: &toml::de::Error| {
@@ -31,7 +43,7 @@ pub(super) fn read_spec(name: &str, source: &str, folder: &Path) -> Result<Spec,
         return Err(TextError::Wrong(vec![wrong(errors.iter().map(note).collect())]));
     }
     let notes = DiagnosticList::default();
-    let mut reader = SpecReader { source, folder, others: Vec::new() };
+    let mut reader = SpecReader { source, files, others: Vec::new() };
     let table = TomlTable::new(root.get_ref(), 0..0, &notes);
     let spec = reader.read_root(&table);
     table.refuse_unknown_keys();
@@ -44,8 +56,9 @@ pub(super) fn read_spec(name: &str, source: &str, folder: &Path) -> Result<Spec,
 }
 
 struct SpecReader<'s> {
-    source: &'s str,
-    folder: &'s Path,
+    source: SpecSource<'s>,
+    /// The files that were named so far.
+    files: &'s mut Vec<PathBuf>,
     /// The mistakes in the texts of handlers and libraries.
     others: Vec<Mistakes>,
 }
@@ -89,7 +102,7 @@ impl SpecReader<'_> {
         spec.regions.extend(regions);
         let handlers =
             table.table_array("handler").into_iter().filter_map(|t| self.read_handler(t)).collect();
-        spec = with_handlers(spec, handlers);
+        spec = with_handlers(spec, handlers, self.source.before);
         let tenants = table.table_array("tenant");
         if !tenants.is_empty() {
             spec.tenants = tenants.into_iter().filter_map(|t| read_tenant(t, &spec.handlers)).collect();
@@ -149,7 +162,7 @@ impl SpecReader<'_> {
         };
         // A text without escapes stands there unchanged, so its mistakes can be shown in place.
         let span = value.span();
-        match self.source.get(span.clone()).and_then(|raw| raw.find(source)) {
+        match self.source.text.get(span.clone()).and_then(|raw| raw.find(source)) {
             Some(at) => list.into_iter().for_each(|d| table.note(shift_places(d, span.start + at))),
             None => self.others.push(Mistakes { name: name.into(), text: source.into(), list }),
         }
@@ -158,7 +171,10 @@ impl SpecReader<'_> {
 
     /// Reads a module from a file.
     fn read_file(&mut self, table: &TomlTable<'_>, value: TomlValue<'_>) -> Option<Module> {
-        let path = self.folder.join(table.read_string(value)?);
+        let path = self.source.folder.join(table.read_string(value)?);
+        if !self.files.contains(&path) {
+            self.files.push(path.clone());
+        }
         let text = match load_text(&path) {
             Ok(text) => text,
             Err(error) => {
@@ -176,11 +192,15 @@ impl SpecReader<'_> {
     }
 }
 
-/// Adds handlers in the order of the text. Those without an opcode get the lowest that no handler of the text names.
-fn with_handlers(mut spec: Spec, handlers: Vec<(Option<Opcode>, String, Handler)>) -> Spec {
+/// Adds handlers in the order of the text. Those without an opcode keep the one that they had before, or get the lowest that
+/// no handler has or had.
+fn with_handlers(mut spec: Spec, handlers: Vec<(Option<Opcode>, String, Handler)>, before: &Spec) -> Spec {
     let mut numbered: Vec<Opcode> = handlers.iter().filter_map(|(op, ..)| *op).collect();
+    let old = || before.handlers.iter().map(|known| known.op);
     for (op, name, handler) in handlers {
-        let op = op.or_else(|| Opcode::lowest_free(numbered.iter().copied()));
+        let known = before.handlers.iter().find(|known| known.name == name).map(|known| known.op);
+        let kept = known.filter(|op| !numbered.contains(op));
+        let op = op.or(kept).or_else(|| Opcode::lowest_free(numbered.iter().copied().chain(old())));
         numbered.extend(op);
         spec = match op {
             Some(op) => spec.handler_at(op, name, handler),
