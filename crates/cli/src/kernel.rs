@@ -104,7 +104,8 @@ pub(crate) fn read_spec(path: &Path, term: &Term) -> Result<Spec, CliError> {
     Spec::from_file(path).map_err(|error| show_refusal(&error, term))
 }
 
-fn show_refusal(error: &TextError, term: &Term) -> CliError {
+/// The error of a text that is not a spec.
+pub(crate) fn show_refusal(error: &TextError, term: &Term) -> CliError {
     match error {
         TextError::Wrong(_) => CliError::Report(error.render(term.err_color)),
         _ => CliError::Wrong(error.to_string()),

@@ -51,6 +51,8 @@ impl<'a, 'n, W: Write> BatchFeed<'a, 'n, W> {
 }
 
 impl<W: Write> TaskSink for BatchFeed<'_, '_, W> {
+    fn begin_chunk(&mut self) {}
+
     fn check(&mut self, order: &TaskOrder) -> Result<(), String> {
         // A shutdown would end the pass at an arbitrary line.
         if order.task.op == Opcode::SHUTDOWN {

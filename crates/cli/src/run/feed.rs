@@ -1,12 +1,13 @@
 //! Submits tasks to a session.
 
 use std::io::Write;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pelton::kernel::TenantId;
 use pelton::protocol::log;
 use pelton::session::SessionGraph;
-use pelton::{Aim, EventCondition, Opcode, Priority, Producer, Session, SubmitError, Task, TaskAfter};
+use pelton::{Aim, EventCondition, Opcode, Priority, Producer, Session, Spec, SubmitError, Task, TaskAfter};
 
 use super::intake::{Halt, TaskSink, halt_if_pressed};
 use super::results::TaskMark;
@@ -25,6 +26,8 @@ const CANCEL_TIME: Duration = Duration::from_secs(10);
 pub(super) struct SessionFeed<'a, 'n, W> {
     session: &'a Session,
     names: &'a TaskNames,
+    /// The spec whose handlers the names are of.
+    spec: Arc<Spec>,
     term: &'a Term,
     submitted: &'a mut SubmittedSpans<'n, W>,
     producers: Vec<Producer>,
@@ -55,6 +58,7 @@ impl<'a, 'n, W: Write> SessionFeed<'a, 'n, W> {
         SessionFeed {
             session,
             names,
+            spec: session.spec(),
             term,
             submitted,
             producers: Vec::new(),
@@ -195,6 +199,15 @@ impl<'a, 'n, W: Write> SessionFeed<'a, 'n, W> {
 }
 
 impl<W: Write> TaskSink for SessionFeed<'_, '_, W> {
+    fn begin_chunk(&mut self) {
+        // The session may have been handed over since the last lines.
+        let spec = self.session.spec();
+        if !Arc::ptr_eq(&spec, &self.spec) {
+            self.names.update_handlers(&spec);
+            self.spec = spec;
+        }
+    }
+
     fn check(&mut self, order: &TaskOrder) -> Result<(), String> {
         let at = match self.producers.iter().position(|p| p.tenant() == order.tenant) {
             Some(at) => at,

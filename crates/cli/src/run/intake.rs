@@ -60,6 +60,8 @@ pub(super) fn halt_if_pressed() -> Result<(), Halt> {
 
 /// A destination of tasks: a session, or batches.
 pub(super) trait TaskSink {
+    /// Is called when lines were read, before they are parsed.
+    fn begin_chunk(&mut self);
     /// Checks whether a task would be accepted.
     fn check(&mut self, order: &TaskOrder) -> Result<(), String>;
     /// Accepts the task of a line.
@@ -157,6 +159,7 @@ impl<'a> Intake<'a> {
 
     fn take_each_line(&mut self, sink: &mut impl TaskSink, bytes: &[u8]) -> Result<(), Halt> {
         self.bytes += bytes.len() as u64;
+        sink.begin_chunk();
         for line in bytes.split_inclusive(|b| *b == b'\n') {
             let line = if self.lines == 0 { line.strip_prefix(BOM).unwrap_or(line) } else { line };
             self.lines += 1;

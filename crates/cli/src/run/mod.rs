@@ -9,6 +9,7 @@ mod results;
 mod standstill;
 mod submitted;
 mod task;
+mod watch;
 mod workspace;
 
 use std::fmt::Display;
@@ -31,6 +32,7 @@ use self::intake::{BadLines, Halt, Intake, TaskSink};
 use self::results::{EndCounts, ResultWriter};
 use self::submitted::{ResultOrder, SubmittedSpans};
 use self::task::TaskNames;
+use self::watch::{SpecWatch, WatchedSpec};
 use self::workspace::{RegionName, WorkspaceOwner};
 use crate::error::CliError;
 use crate::term::Term;
@@ -47,6 +49,7 @@ Examples:
   echo '{\"op\": \"ATOMIC_ADD\", \"args\": [5, 0]}' | pelton run spec.toml --out data=data.bin
   pelton run spec.toml --buffer 'alice.data=[1 2 3]' --buffer bob.data=@words.bin < tasks.jsonl
   pelton run spec.toml --order done --bad skip --stats < tasks.jsonl
+  tail -f tasks.jsonl | pelton run spec.toml --watch
 
 Tasks, one per line; blank lines and lines that begin with # are skipped:
   {\"op\": \"add\", \"args\": [1, 2], \"tenant\": \"alice\", \"priority\": \"high\"}
@@ -76,6 +79,13 @@ Results, one per task:
   {\"line\": 5, \"op\": \"upper\", \"status\": \"done\", \"result\": 5, \"text\": \"HELLO\"}
   {\"line\": 4, \"op\": \"add\", \"status\": \"fault\", \"fault\": {\"code\": 2, \"name\": \"out of region\"}}
 
+With --watch, save the spec, or a file that it names, to change handlers, libraries and fuel while
+tasks run; nothing else can change. Standard error says which handlers were installed, replaced and
+removed, or why nothing was, and a mistake leaves the session as it is. A line finds the handlers
+that there are when it is read; tasks of a removed one end with the fault \"unknown opcode\". Tasks
+that have taken some of their steps go on with a new version that has takes_over = true; any other
+version is refused while there are such tasks.
+
 With lifetime = \"drain\" in the spec, the lines are run in batches, one pass per batch.
 INIT is written as for `pelton exec`, and fills a region from its first element on.
 If the reader of the results leaves, as in `| head -1`, tasks under way are finished and no more
@@ -104,6 +114,10 @@ pub(crate) struct RunArgs {
     /// Write a tenant's region to a file at the end; repeat the option for other regions
     #[arg(long = "out", short, value_name = "TENANT.REGION=FILE", value_parser = workspace::parse_out)]
     outs: Vec<(RegionName, PathBuf)>,
+
+    /// Change the handlers of the running kernel whenever the spec, or a file that it names, is saved
+    #[arg(long)]
+    watch: bool,
 
     /// Print the kernel's statistics on standard error at the end
     #[arg(long)]
@@ -138,8 +152,18 @@ fn refuse_parking(spec: &Spec) -> Result<(), CliError> {
     }
 }
 
+/// Reads the spec, and keeps in mind what was read if it is to be watched.
+fn read_or_watch(args: &RunArgs, term: &Term) -> Result<(Spec, Option<WatchedSpec>), CliError> {
+    if !args.watch {
+        return Ok((kernel::read_spec(&args.spec, term)?, None));
+    }
+    let mut watched = WatchedSpec::new(&args.spec)?;
+    let spec = watched.read(&Spec::default()).map_err(|error| kernel::show_refusal(&error, term))?;
+    Ok((spec, Some(watched)))
+}
+
 pub(crate) fn run_spec(args: &RunArgs, term: &Term) -> Result<CliStatus, CliError> {
-    let spec = kernel::read_spec(&args.spec, term)?;
+    let (spec, watched) = read_or_watch(args, term)?;
     refuse_parking(&spec)?;
     stop::listen()?;
     let device = open(&args.device)?;
@@ -147,7 +171,12 @@ pub(crate) fn run_spec(args: &RunArgs, term: &Term) -> Result<CliStatus, CliErro
     let results = ResultWriter::new(&names, BufWriter::with_capacity(1 << 16, io::stdout()));
     let job = RunJob { args, term, names: &names, bar: input_bar(term) };
     let summary = match spec.lifetime {
-        Lifetime::Persistent => job.feed_session(Session::launch(&device, &spec)?, results)?,
+        Lifetime::Persistent => job.feed_session(Session::launch(&device, &spec)?, watched, results)?,
+        Lifetime::Drain if args.watch => {
+            let why = "--watch changes the handlers of a session, and the spec has lifetime = \"drain\"; \
+                       set lifetime = \"persistent\"";
+            return Err(CliError::Wrong(why.into()));
+        }
         Lifetime::Drain if spec.report == Report::Control => {
             let why = "the spec has report = \"control\", which returns no results; set report = \"full\"";
             return Err(CliError::Wrong(why.into()));
@@ -210,13 +239,21 @@ impl<'a> RunJob<'a> {
     fn feed_session<W: Write>(
         &self,
         session: Session,
+        watched: Option<WatchedSpec>,
         results: ResultWriter<'a, W>,
     ) -> Result<RunSummary, CliError> {
         self.fill_workspace(&session)?;
         let began = Instant::now();
         let mut submitted = SubmittedSpans::new(self.args.order, results, session.layout().places.reply);
-        let (mut halt, skipped) =
-            self.take_lines(&mut SessionFeed::new(&session, self.names, self.term, &mut submitted))?;
+        let mut feed = SessionFeed::new(&session, self.names, self.term, &mut submitted);
+        let (mut halt, skipped) = match watched {
+            None => self.take_lines(&mut feed)?,
+            Some(spec) => {
+                let (path, term) = (self.args.spec.as_path(), self.term);
+                let watch = SpecWatch { path, spec, session: &session, term };
+                watch.watch_during(|| self.take_lines(&mut feed)).map_err(pelton::Error::Thread)??
+            }
+        };
         if halt.is_err() {
             // Tasks that have not ended by then end as stopped.
             let _ = session.quiesce(GRACE);

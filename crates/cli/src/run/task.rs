@@ -1,6 +1,7 @@
 //! Parses a line of JSON as a task.
 
 use std::borrow::Cow;
+use std::cell::{Ref, RefCell};
 use std::fmt;
 
 use pelton::kernel::PROVIDED_OPS;
@@ -17,14 +18,30 @@ use super::payload::{ByteForm, LinePayload};
 
 /// The opcodes, graphs and tenants that lines can name.
 pub(super) struct TaskNames {
-    /// The names of handlers, and then of built-in opcodes.
-    ops: Vec<(String, Opcode)>,
-    /// The same names as JSON strings.
-    quoted: Vec<String>,
+    /// The names of handlers, then of built-in opcodes, and then of handlers that were removed.
+    ops: RefCell<Vec<OpName>>,
     graphs: Vec<Graph>,
     tenants: Vec<Tenant>,
     /// Whether tenants have events, so that tasks can signal them.
     pub has_events: bool,
+}
+
+/// The name of an opcode.
+#[derive(Clone)]
+struct OpName {
+    name: String,
+    /// The name as a JSON string.
+    quoted: String,
+    op: Opcode,
+    /// Whether its handler was removed. Its tasks end with a fault, because the session gives the opcode to no other one.
+    removed: bool,
+}
+
+impl OpName {
+    fn new(name: &str, op: Opcode) -> Self {
+        let quoted = serde_json::Value::from(name).to_string();
+        OpName { name: name.into(), quoted, op, removed: false }
+    }
 }
 
 /// The task of a line, with its tenant and its payload.
@@ -46,11 +63,22 @@ pub(super) struct TaskOrder {
 
 impl TaskNames {
     pub(super) fn new(spec: &Spec) -> Self {
-        let own = spec.handlers.iter().map(|h| (h.name.clone(), h.op));
-        let ops: Vec<_> = own.chain(TABLE.iter().map(|row| (row.name.into(), row.opcode))).collect();
-        let quoted = ops.iter().map(|(name, _)| serde_json::Value::from(name.as_str()).to_string()).collect();
-        let (graphs, tenants) = (spec.graphs.clone(), spec.tenants.clone());
-        TaskNames { ops, quoted, graphs, tenants, has_events: spec.events > 0 }
+        let (ops, graphs, tenants) = (RefCell::default(), spec.graphs.clone(), spec.tenants.clone());
+        let names = TaskNames { ops, graphs, tenants, has_events: spec.events > 0 };
+        names.update_handlers(spec);
+        names
+    }
+
+    /// Takes up the names of the handlers that a session has now. Those of handlers that it had before stay known.
+    pub(super) fn update_handlers(&self, spec: &Spec) {
+        let own = spec.handlers.iter().map(|h| OpName::new(&h.name, h.op));
+        let mut ops: Vec<OpName> =
+            own.chain(TABLE.iter().map(|row| OpName::new(row.name, row.opcode))).collect();
+        let mut known = self.ops.borrow_mut();
+        let gone = known.iter().filter(|known| ops.iter().all(|name| name.op != known.op));
+        let gone: Vec<OpName> = gone.map(|known| OpName { removed: true, ..known.clone() }).collect();
+        ops.extend(gone);
+        *known = ops;
     }
 
     /// The graph with this number in the spec.
@@ -59,9 +87,9 @@ impl TaskNames {
     }
 
     /// An opcode as JSON: its name, or its number as an error if it has no name.
-    pub(super) fn quoted(&self, op: Opcode) -> Result<&str, u32> {
-        let at = self.ops.iter().position(|(_, of)| *of == op);
-        at.map(|at| self.quoted[at].as_str()).ok_or(op.code())
+    pub(super) fn quoted(&self, op: Opcode) -> Result<Ref<'_, str>, u32> {
+        let named = Ref::filter_map(self.ops.borrow(), |ops| ops.iter().find(|known| known.op == op));
+        named.map(|named| Ref::map(named, |known| known.quoted.as_str())).map_err(|_| op.code())
     }
 
     /// Parses a line, or says what is wrong with it.
@@ -126,10 +154,11 @@ impl TaskNames {
             NameOrNumber::Number(code) => return plain_opcode(Opcode::from_code(*code)),
             NameOrNumber::Text(text) => text,
         };
-        let found = self.ops.iter().find(|(name, _)| name == text).map(|(_, op)| *op);
+        let ops = self.ops.borrow();
+        let found = ops.iter().find(|known| known.name == *text).map(|known| known.op);
         found.or_else(|| Opcode::from_name(text)).map(plain_opcode).unwrap_or_else(|| {
-            let can = self.ops.iter().filter(|(_, op)| self.can_submit(*op));
-            let names: Vec<&str> = can.map(|(name, _)| name.as_str()).collect();
+            let can = ops.iter().filter(|known| !known.removed && self.can_submit(known.op));
+            let names: Vec<&str> = can.map(|known| known.name.as_str()).collect();
             Err(format!("there is no opcode `{text}`; {}", name_hint(text, &names)))
         })
     }
