@@ -173,7 +173,7 @@ fn tasks_of_a_ring_run_in_order_while_runs_change() {
             let mut producer = session.producer(0).unwrap().patience(LONG);
             threads.spawn(move || {
                 for number in 0..TASKS {
-                    producer.submit(Task::new(op).args([number])).unwrap();
+                    drop(producer.submit(Task::new(op).args([number])).unwrap());
                 }
                 over.store(true, Ordering::Relaxed);
             });

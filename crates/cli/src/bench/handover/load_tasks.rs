@@ -93,7 +93,7 @@ fn family_handler() -> Handler {
             f.when(!task.reserve_children(2), || task.yield_now());
             for result in results {
                 let child = Child::with_opcode(&task, task.arg(3));
-                task.spawn(child.args([0, 1, 2].map(|at| task.arg(at))).into(result));
+                task.spawn(child.args([0, 1, 2].map(|at| task.arg(at))).result_into(result));
             }
             task.wait_children();
         });
