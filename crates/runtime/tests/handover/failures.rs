@@ -26,6 +26,8 @@ struct Faults {
     launches: AtomicU32,
     /// Whether the device is lost when the next kernel ends.
     lost: AtomicBool,
+    /// Whether the next look at whether a run has ended takes until it has.
+    slow_look: AtomicBool,
     /// The calls since this list was last taken.
     log: Mutex<Vec<&'static str>>,
 }
@@ -125,7 +127,8 @@ impl Run for FaultyRun {
     }
 
     fn wait(&self, timeout: Option<Duration>) -> Result<Option<LaunchEnd>, DeviceError> {
-        let ended = self.0.wait(timeout)?;
+        let slow = timeout == Some(Duration::ZERO) && self.1.slow_look.swap(false, Ordering::Relaxed);
+        let ended = self.0.wait(timeout.filter(|_| !slow))?;
         if let Some(end) = ended {
             self.1.resident.store(0, Ordering::Relaxed);
             if self.1.lost.load(Ordering::Relaxed) {
@@ -201,4 +204,23 @@ fn a_session_ends_if_no_kernel_can_be_launched_or_the_device_is_lost() {
         assert!(matches!(session.hand_over(&session.spec(), Deadline::Now), Err(Error::Ended(_))));
         assert!(session.stop().is_err());
     }
+}
+
+/// A thread that looks whether the kernel has ended may be so slow that a hand-over begins meanwhile. It must not take the end
+/// that the hand-over has asked for as the end of the session.
+#[test]
+fn a_slow_look_at_a_kernel_that_is_replaced_ends_nothing() {
+    let (session, faults) = launch();
+    let mut producer = session.producer(0).unwrap();
+    faults.slow_look.store(true, Ordering::Relaxed);
+    std::thread::scope(|threads| {
+        let look = threads.spawn(|| session.session_end());
+        while faults.slow_look.load(Ordering::Relaxed) {
+            std::thread::yield_now();
+        }
+        session.hand_over(&session.spec(), Deadline::Now).unwrap();
+        assert!(look.join().unwrap().is_none());
+    });
+    assert!(session.session_end().is_none());
+    assert_eq!(crate::run(&mut producer, session.opcode("plain").unwrap(), 1), Ok(2));
 }
