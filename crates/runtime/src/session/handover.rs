@@ -82,15 +82,17 @@ impl Session {
     /// or ends now because the device is lost.
     pub fn install(&self, name: impl Into<String>, handler: Handler) -> Result<Opcode, Error> {
         let name = name.into();
+        let mut installed = Opcode::NOP;
         self.change_kernel(Deadline::Now, |kernel| {
             if kernel.spec.handlers.iter().any(|known| known.name == name) {
-                return Err(HandOverError::NameTaken { name: name.clone() });
+                return Err(HandOverError::NameTaken { name });
             }
             let op = Opcode::lowest_free(kernel.layout.ops.iter().copied());
-            let op = op.ok_or_else(|| HandOverError::NoOpcode { name: name.clone() })?;
-            Ok(Spec::clone(&kernel.spec).handler_at(op, name.clone(), handler.clone()))
+            installed = op.ok_or_else(|| HandOverError::NoOpcode { name: name.clone() })?;
+            Ok(Spec::clone(&kernel.spec).handler_at(installed, name, handler))
         })?;
-        self.opcode(&name)
+        // Another thread may have removed the handler since, so its name is not looked up.
+        Ok(installed)
     }
 
     /// Replaces a handler of the session while its kernel runs. The opcode stays the same. Tasks that have not begun run
@@ -109,7 +111,7 @@ impl Session {
         self.change_kernel(deadline.into(), |kernel| {
             let mut spec = Spec::clone(&kernel.spec);
             let at = find_handler(&spec, name)?;
-            spec.handlers[at] = NamedHandler::new(spec.handlers[at].op, name.into(), handler.clone());
+            spec.handlers[at] = NamedHandler::new(spec.handlers[at].op, name.into(), handler);
             Ok(spec)
         })
     }
@@ -162,7 +164,7 @@ impl Session {
     fn change_kernel(
         &self,
         deadline: Deadline,
-        next: impl Fn(&SessionKernel) -> Result<Spec, HandOverError>,
+        next: impl FnOnce(&SessionKernel) -> Result<Spec, HandOverError>,
     ) -> Result<(), Error> {
         let deadline = deadline.started();
         let mut backoff = PollBackoff::default();
