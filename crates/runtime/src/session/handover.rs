@@ -424,14 +424,10 @@ fn taken_positions(rings: &Rings, kernel: &SessionKernel) -> Result<Vec<u64>, Er
 }
 
 /// Returns the first position of a stripe whose task has no record. A kernel that has ended has posted the records of all
-/// tasks that it has taken, and has taken them in order, so it has taken none from this position on.
+/// tasks that it has taken, and has taken them in order, so it has taken none from this position on. It may have taken tasks
+/// beyond the tail, because a producer notes its tail after it has published the tasks.
 fn first_unfinished(stripe: &Stripe) -> u64 {
-    loop {
-        let (free, tail) = (stripe.free.load(Ordering::Acquire), stripe.tail.load(Ordering::Acquire));
-        let found = stripe.ring.frontier(free, tail);
-        // A producer that took slots back meanwhile may have started the next lap in the slots that were looked at.
-        if stripe.free.load(Ordering::Acquire) == free {
-            return found;
-        }
-    }
+    // Slots that a producer takes back meanwhile keep their records, because no kernel runs.
+    let free = stripe.free.load(Ordering::Acquire);
+    stripe.ring.frontier(free, free + stripe.ring.capacity())
 }

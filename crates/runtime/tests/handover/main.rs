@@ -233,6 +233,34 @@ fn tasks_of_a_removed_handler_end_with_a_fault(session: &Session, producer: &mut
     session.quiesce(LONG).unwrap();
 }
 
+/// The kernel may run tasks of a batch before the producer has written the rest of it and noted where it ends. The next
+/// kernel must not run these tasks again.
+#[test]
+fn a_batch_that_is_half_submitted_runs_once() {
+    for lanes in [1, 32] {
+        let spec = Spec::new(Geometry::new(8).groups(1).lanes(lanes)).placement(Near);
+        let session = launch(&spec.region(Region::new("data", Type::U32, 1)));
+        let mut producer = session.producer(0).unwrap();
+        let add = Task::new(Opcode::ATOMIC_ADD).args([1, 0]);
+        for old in 0..4 {
+            assert_eq!(producer.submit(add).unwrap().wait(LONG), Ok(old));
+        }
+        // The ring has eight slots, so the batch is written in two pieces. Nobody wakes the kernel in between, but one that
+        // begins looks for tasks.
+        let tasks = (0..8).map(|at| {
+            if at == 4 {
+                (0..50).for_each(|_| session.hand_over(&session.spec(), LONG).unwrap());
+            }
+            add
+        });
+        let mut span = producer.submit_all(tasks).unwrap();
+        span.wait(LONG).unwrap();
+        session.quiesce(LONG).unwrap();
+        let olds: Vec<u32> = span.results().map(Result::unwrap).collect();
+        assert_eq!(olds, (4..12).collect::<Vec<_>>(), "{lanes} lanes: each of them ran once");
+    }
+}
+
 fn launch(spec: &Spec) -> Session {
     Session::launch(&open("cpu").unwrap(), spec).unwrap()
 }
