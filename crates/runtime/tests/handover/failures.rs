@@ -210,7 +210,7 @@ fn a_session_ends_if_no_kernel_can_be_launched_or_the_device_is_lost() {
 /// that the hand-over has asked for as the end of the session.
 #[test]
 fn a_slow_look_at_a_kernel_that_is_replaced_ends_nothing() {
-    let (session, faults) = launch();
+    let (session, faults) = launch_faulty();
     let mut producer = session.producer(0).unwrap();
     faults.slow_look.store(true, Ordering::Relaxed);
     std::thread::scope(|threads| {
