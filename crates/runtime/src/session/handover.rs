@@ -34,7 +34,8 @@
 //! its handler is replaced, either the new version [takes over](crate::Handler::takes_over()) the task, or the hand-over
 //! waits until the task has ended, and is refused if the deadline passes first. If its handler is removed, the task ends
 //! with the fault UNKNOWN at its next step. The opcode of a removed handler is never given to another one in the same
-//! session, so a task never runs code that it was not meant for.
+//! session, so a task never runs code that it was not meant for. A task of an opcode that had no handler when it was
+//! submitted has no cell, and ends with the fault MALFORMED if a resumable handler gets that opcode before it begins.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -330,7 +331,8 @@ fn find_fresh_versions(
 fn check_axes(old: &Spec, next: &Spec) -> Result<(), HandOverError> {
     macro_rules! keeps {
         ($($axis:ident)*) => {
-            $(if old.$axis != next.$axis {
+            let Spec { handlers: _, libraries: _, fuel: _, $($axis),* } = next;
+            $(if old.$axis != *$axis {
                 return Err(HandOverError::Axis { axis: stringify!($axis) });
             })*
         };
