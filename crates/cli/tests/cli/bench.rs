@@ -77,6 +77,8 @@ fn trees_are_compared_with_rayon() {
             ("tree, driven by the host", None),
             ("tree, rayon", None),
             ("tree, session, share of spawned tasks", None),
+            ("urgent tree under load", Some("idle tree under load")),
+            ("idle tree under load", None),
         ],
     );
     check_peers(
@@ -111,6 +113,8 @@ fn graphs_are_compared_with_rayon() {
             ("graph, chain, session", Some("graph, chain, rayon")),
             ("graph, chain, driven by the host", None),
             ("graph, chain, rayon", None),
+            ("urgent graph under load", Some("idle graph under load")),
+            ("idle graph under load", None),
         ],
     );
 }

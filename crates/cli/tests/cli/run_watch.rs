@@ -223,7 +223,7 @@ fn tasks_that_have_begun_are_kept_or_taken_over() {
     );
     let notes = run.save(&ends);
     assert!(
-        goes_on(&notes) && notes.contains("1 tasks of handler \"spin\" have begun and not ended"),
+        goes_on(&notes) && notes.contains("1 task of handler \"spin\" has begun and not ended"),
         "{notes}"
     );
     let notes = run.save(&ends.replace("text =", "takes_over = true\ntext ="));
