@@ -149,8 +149,13 @@ pub enum Error {
 #[non_exhaustive]
 pub enum HandOverError {
     /// The `Spec` differs from that of the session in something that a session cannot change.
-    #[error("`{axis}` cannot change while a session runs: only handlers, libraries and fuel can")]
+    #[error(
+        "`{axis}` cannot change while a session runs: only handlers, libraries, fuel, share and the number of groups can"
+    )]
     Axis { axis: &'static str },
+    /// The rings of the session cannot be served by so many groups: there is a least and a greatest number.
+    #[error("{}", impossible_groups(*.groups, *.least, *.most))]
+    Groups { groups: u32, least: u32, most: u32 },
     /// The session has no handler of this name.
     #[error("this session has no handler {name:?}")]
     UnknownHandler { name: String },
@@ -179,6 +184,17 @@ pub enum HandOverError {
     /// Tasks that have begun with the old version of a handler have not ended, and the new version does not take them over.
     #[error("{}", begun_tasks(.name, *.tasks))]
     BegunTasks { name: String, tasks: u64 },
+}
+
+/// Says why the rings of a session cannot be served by so many groups, and what helps.
+fn impossible_groups(groups: u32, least: u32, most: u32) -> String {
+    if groups < least {
+        return format!("{groups} groups are too few for this session: its rings need at least {least}");
+    }
+    format!(
+        "{groups} groups are too many for this session, because its near rings were divided among {most} when it was \
+         launched: launch it with as many groups as it may ever have, and make it smaller"
+    )
 }
 
 /// Says that only one of two versions of a handler is resumable, and what helps.

@@ -1,11 +1,13 @@
 //! Where slots lie: whether they are near, far or both, how rings are divided into stripes, and how many groups serve
 //! them.
 
-use super::placement::Placement;
+use std::ops::RangeInclusive;
+
 use pelton_device::Caps;
 
 use super::error::AssembleError;
 use super::layout::check_addressed;
+use super::placement::Placement;
 use super::spec::{Lifetime, Spec};
 use crate::protocol::slot;
 
@@ -17,7 +19,7 @@ pub struct SlotBank {
     pub placement: Placement,
     /// How many groups run tasks of these rings.
     pub groups: u32,
-    /// How many stripes a ring has: one per group in near rings, one in far rings.
+    /// How many stripes a ring has: one in far rings, and in near rings one per group that the session was launched with.
     pub ring_stripes: u32,
     /// How many slots a stripe has, as a power of two.
     pub log2_slots: u32,
@@ -38,6 +40,15 @@ impl SlotBank {
     /// How many stripes all rings of this placement have.
     pub fn stripe_count(&self) -> u32 {
         self.rings * self.ring_stripes
+    }
+
+    /// How many stripes of each ring a group polls at most. It is more than one in a session with near rings that has fewer
+    /// groups than it was launched with.
+    pub fn group_stripes(&self) -> u32 {
+        match self.placement {
+            Placement::Near => self.ring_stripes.div_ceil(self.groups),
+            _ => 1,
+        }
     }
 
     /// How many slots all stripes of this placement have.
@@ -85,6 +96,28 @@ impl SlotBanks {
         match self {
             SlotBanks::Far(far) | SlotBanks::Both { far, .. } => Some(far),
             SlotBanks::Near(_) => None,
+        }
+    }
+
+    /// The same slots, served by another number of groups. Where there are near and far rings, the near rings keep the groups
+    /// that they have.
+    pub(super) fn with_workers(self, workers: u32) -> SlotBanks {
+        match self {
+            SlotBanks::Near(near) => SlotBanks::Near(SlotBank { groups: workers, ..near }),
+            SlotBanks::Far(far) => SlotBanks::Far(SlotBank { groups: workers, ..far }),
+            SlotBanks::Both { near, far } => {
+                SlotBanks::Both { near, far: SlotBank { groups: workers - near.groups, ..far } }
+            }
+        }
+    }
+
+    /// The fewest and the most groups that can serve these slots. Every near stripe has a group of its own, or one that polls
+    /// several; where there are far rings too, near stripes are not shared.
+    pub(crate) fn worker_range(&self) -> RangeInclusive<u32> {
+        match self {
+            SlotBanks::Near(near) => 1..=near.ring_stripes,
+            SlotBanks::Far(_) => 1..=u32::MAX,
+            SlotBanks::Both { near, .. } => near.groups + 1..=u32::MAX,
         }
     }
 

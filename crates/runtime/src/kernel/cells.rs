@@ -208,7 +208,11 @@ fn read_cell_number<'b>(
 ) -> (U32<'b>, Val<'b, bool>) {
     let number = cell_number(f, kernel.source.head(f, place.at + slot::PRIORITY / 2));
     let per_producer = kernel.layout.steps.map_or(0, |steps| steps.producer_cells);
-    let producer = owner.ring - owner.level * kernel.layout.producers;
+    let ring = owner.ring - owner.level * kernel.layout.polled_level_rings();
+    let producer = match kernel.layout.group_stripes() {
+        1 => ring,
+        stripes => ring / stripes,
+    };
     (number, (number - 1 - producer * per_producer).lt(per_producer))
 }
 
@@ -486,7 +490,12 @@ fn apply_ask_to_cell<'b>(
         let cancelled = what.eq(ask::CANCEL) & cell_generation(f, seen).eq(meant) & !is_in_phase(seen, ENDED);
         f.when(cancelled, || {
             let per_producer = kernel.layout.steps.map_or(1, |steps| steps.producer_cells);
-            event::wake_cancelled(f, kernel, f.load(kernel.global.rings.at(cell / per_producer)));
+            let producer = cell / per_producer;
+            let ring = match kernel.layout.group_stripes() {
+                1 => producer,
+                stripes => producer * stripes,
+            };
+            event::wake_cancelled(f, kernel, f.load(kernel.global.rings.at(ring)));
         });
     }
 }

@@ -136,12 +136,13 @@ const MIN_ARRIVALS: u32 = 1024;
 pub const ALIGN: u32 = 64;
 
 impl Layout {
-    /// Works out where everything lies. The list of buffers stays empty until the kernel is written.
+    /// Works out where everything lies. The list of buffers stays empty until the kernel is written. If the kernel is to
+    /// follow another one in a session, `slots_before` are the slots of that one, which stay where they are.
     pub(super) fn new(
         spec: &Spec,
         caps: &Caps,
-        steps: Option<StepLayout>,
-        trees: Option<TreeLayout>,
+        (steps, trees): (Option<StepLayout>, Option<TreeLayout>),
+        slots_before: Option<SlotBanks>,
     ) -> Result<Layout, AssembleError> {
         let Geometry { slots, window, .. } = spec.geometry;
         let placement = bank::choose_placement(spec, caps)?;
@@ -161,9 +162,10 @@ impl Layout {
                 })
             })
             .collect::<Vec<_>>();
-        let banks = match drain {
-            true => bank::batch_bank(workers, slots)?,
-            false => bank::session_banks(spec, caps, placement, (workers, rings.len() as u32))?,
+        let banks = match slots_before {
+            _ if drain => bank::batch_bank(workers, slots)?,
+            Some(banks) => banks.with_workers(workers),
+            None => bank::session_banks(spec, caps, placement, (workers, rings.len() as u32))?,
         };
         let remote = caps.memory_bytes.is_some();
         let (keepers, pollers) = if drain { (0, 0) } else { keeper_counts(caps, &banks, lanes) };
@@ -249,6 +251,22 @@ impl Layout {
     /// How many stripes all rings of the session have.
     pub fn stripe_count(&self) -> u32 {
         self.banks.iter().map(SlotBank::stripe_count).sum()
+    }
+
+    /// How many stripes of each ring a group polls at most. It is 1 except in sessions that have fewer groups than near
+    /// stripes.
+    pub(super) fn group_stripes(&self) -> u32 {
+        self.banks.near().map_or(1, SlotBank::group_stripes)
+    }
+
+    /// How many rings of each level a group polls. Several stripes of a ring count as several rings.
+    pub(super) fn polled_level_rings(&self) -> u32 {
+        self.producers * self.group_stripes()
+    }
+
+    /// The rings that a group polls, in order. Several stripes of a ring count as several rings.
+    pub(crate) fn polled_rings(&self) -> impl Iterator<Item = &RingInfo> {
+        self.rings.iter().flat_map(|ring| std::iter::repeat_n(ring, self.group_stripes() as usize))
     }
 
     /// How many slots all stripes of the session have.
@@ -376,6 +394,11 @@ fn check_places(places: PlaceSizes, banks: &SlotBanks, cells: u32) -> Result<(),
 
 /// The most groups of a launch that drains batches.
 const MAX_GROUPS: u32 = 1 << 16;
+
+/// Works out how many groups run tasks, if the `Spec` does not say so.
+pub(crate) fn worker_count(spec: &Spec, caps: &Caps, placement: Placement) -> Result<u32, AssembleError> {
+    Ok(launch_size(spec, caps, placement)?.1)
+}
 
 /// Works out the number of lanes per group, of groups that run tasks, and of groups that are launched.
 fn launch_size(spec: &Spec, caps: &Caps, placement: Placement) -> Result<(u32, u32, u32), AssembleError> {

@@ -82,6 +82,7 @@ pub use error::{AssembleError, UnknownOpcode};
 pub use handler::{Class, GroupHandlerBody, Handler, HandlerBody, NamedHandler, Visible, Width};
 pub use import::{VERBS, Verb, VerbAction};
 pub use layout::Layout;
+pub(crate) use layout::worker_count;
 pub(crate) use light::FEW_TASKS;
 pub use payload::PlaceSizes;
 pub use placement::Placement;

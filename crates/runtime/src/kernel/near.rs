@@ -1,4 +1,6 @@
-//! Near rings. Every group polls a stripe of its own in each ring, so groups never compete for tasks.
+//! Near rings. Every group polls a stripe of its own in each ring, so groups never compete for tasks. In a session that has
+//! fewer groups than it was launched with, a group polls several stripes of each ring, and each of them is like a ring of its
+//! own to the group.
 //!
 //! A group takes a line when its generation is the expected one and its check holds. It infers nothing from
 //! neighbouring lines. If the check fails, the host may have been writing the line, so the group looks at the line
@@ -18,6 +20,7 @@ use super::cells;
 use super::claim::{self, Credit, NO_RING};
 use super::context::{KernelContext, LINE, U32, U64, state};
 use super::home::CellServer;
+use super::layout::SlotBank;
 use super::light::LightTasks;
 use super::mode::KeptControl;
 use super::slots::BankSlots;
@@ -98,7 +101,7 @@ impl<'k> NearServer<'k> {
     pub(super) fn serve<'b>(self, f: &'b FunctionBuilder<'b>) {
         let NearServer { run, check, .. } = self;
         let kernel = run.kernel;
-        claim::load_heads(f, kernel, |ring| own_stripe(f, run.slots, ring));
+        claim::load_heads(f, kernel, |ring| polled_stripe(f, run.slots, ring).0);
         f.forever::<_, ()>(f.lit(0), |serve, idle| {
             let nothing = || f.lit(look::NOTHING);
             let news = match self.watch {
@@ -163,9 +166,29 @@ fn most_tasks(run: WindowRunner<'_>) -> u32 {
     run.kernel.layout.window.min(run.slots.bank.stripe_slots())
 }
 
-/// The number of this group's stripe of a ring.
+/// The number of this group's stripe of a ring. If a group has several stripes of each ring, each of them counts as a ring.
 pub(super) fn own_stripe<'b>(f: &'b FunctionBuilder<'b>, slots: &BankSlots, ring: U32<'b>) -> U32<'b> {
-    ring * slots.bank.ring_stripes + f.group()
+    let SlotBank { ring_stripes, groups, .. } = slots.bank;
+    match slots.bank.group_stripes() {
+        1 => ring * ring_stripes + f.group(),
+        stripes => ring / stripes * ring_stripes + ring % stripes * groups + f.group(),
+    }
+}
+
+/// The number of this group's stripe of a ring, and whether there is one, unless there always is. If there is none, the
+/// number is that of another stripe.
+pub(super) fn polled_stripe<'b>(
+    f: &'b FunctionBuilder<'b>,
+    slots: &BankSlots,
+    ring: U32<'b>,
+) -> (U32<'b>, Option<Val<'b, bool>>) {
+    let SlotBank { ring_stripes, groups, .. } = slots.bank;
+    let own = own_stripe(f, slots, ring);
+    if ring_stripes % groups == 0 {
+        return (own, None);
+    }
+    let there = (ring % slots.bank.group_stripes() * groups + f.group()).lt(ring_stripes);
+    (f.select(there, own, 0), Some(there))
 }
 
 /// Takes the tasks of a stripe that are ready, runs them, and gives their number.
@@ -334,9 +357,11 @@ fn write_ready(
     let (kernel, slots) = (run.kernel, run.slots);
     m.function(slots.function_name("ready"), |f, ring| {
         let head = f.load(kernel.shared.heads.at(ring));
-        let at = (slots.first_slot(own_stripe(f, slots, ring)) + slots.slot_in_stripe(f, head)) * LINE;
+        let (stripe, there) = polled_stripe(f, slots, ring);
+        let at = (slots.first_slot(stripe) + slots.slot_in_stripe(f, head)) * LINE;
         let word = f.atomic_load(Order::Relaxed, Scope::System, slots.words.at(at));
         let fresh = f.cast::<u32>(word).eq(slots.ready_word(f, head));
+        let fresh = there.map_or(fresh, |there| there & fresh);
         let believed = |check| {
             let suspect = kernel.shared.suspect.at(ring);
             let before = f.load(suspect);

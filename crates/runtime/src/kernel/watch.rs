@@ -7,12 +7,12 @@
 //! Where subgroups progress independently, the watch continues by itself until it has found tasks for the group. The
 //! group waits for the watch meanwhile, so its lanes need not meet after a look that has found nothing.
 
-use pelton_ir::builder::{Builder, Callee, FunctionBuilder};
+use pelton_ir::builder::{Builder, Callee, FunctionBuilder, Val};
 use pelton_ir::types::{Order, Scope};
 
 use super::context::{LINE, Rights, U32, U64};
 use super::light::{FEW_TASKS, FoundLine, LightTasks, TaskPermit, attempt, note_failed_check};
-use super::near::{halt_word, look, own_stripe};
+use super::near::{halt_word, look, polled_stripe};
 use super::window::WindowRunner;
 use super::{claim, line, notice};
 
@@ -42,7 +42,7 @@ pub(super) fn write_watch(
 /// Looks at every ring once, and gives one of [`look`].
 fn look_at_rings<'b>(f: &'b FunctionBuilder<'b>, run: WindowRunner<'_>, light: LightTasks) -> U32<'b> {
     let kernel = run.kernel;
-    let (rings, subgroup) = (kernel.layout.rings.len() as u32, kernel.layout.subgroup);
+    let (rings, subgroup) = (kernel.layout.polled_rings().count() as u32, kernel.layout.subgroup);
     // Both words are on their way while the lanes look at the rings.
     let halt = halt_word(f, kernel, Order::Relaxed);
     let notice = notice::notice_word(f, kernel, f.group());
@@ -71,6 +71,8 @@ fn look_at_rings<'b>(f: &'b FunctionBuilder<'b>, run: WindowRunner<'_>, light: L
 /// What a lane has read about the head of a ring.
 struct RingHead<'b> {
     ring: U32<'b>,
+    /// Whether the group has a stripe of this ring, unless it always has.
+    there: Option<Val<'b, bool>>,
     /// The position of the ring's next task.
     position: U64<'b>,
     /// The number of that task's slot.
@@ -89,21 +91,23 @@ impl<'b> RingHead<'b> {
         let (kernel, slots) = (run.kernel, run.slots);
         let position = f.load(kernel.shared.heads.at(ring));
         let tenant = f.load(kernel.shared.owners.at(ring));
-        let base = slots.first_slot(own_stripe(f, slots, ring));
+        let (stripe, there) = polled_stripe(f, slots, ring);
+        let base = slots.first_slot(stripe);
         let number = base + slots.slot_in_stripe(f, position);
         let further = position + (FEW_TASKS - 1).min(u64::from(slots.bank.stripe_slots()) - 1);
         let rights = kernel.pollers_are_told().then(|| kernel.rights(f, tenant));
         let at = (base + slots.slot_in_stripe(f, further)) * LINE;
         let later = f.atomic_load(Order::Relaxed, Scope::System, slots.words.at(at));
         let words = line::read_line(f, slots.words, number * LINE);
-        RingHead { ring, position, number, tenant, rights, words, later: (later, further) }
+        RingHead { ring, there, position, number, tenant, rights, words, later: (later, further) }
     }
 
     /// Runs the task at the head if it waits alone and is light. Gives one of [`attempt`].
     fn take(self, f: &'b FunctionBuilder<'b>, run: WindowRunner<'_>, light: LightTasks) -> U32<'b> {
         let (kernel, slots) = (run.kernel, run.slots);
-        let RingHead { ring, position, number, tenant, rights, words, later: (later, further) } = self;
+        let RingHead { ring, there, position, number, tenant, rights, words, later: (later, further) } = self;
         let fresh = f.cast::<u32>(words[0]).eq(slots.ready_word(f, position));
+        let fresh = there.map_or(fresh, |there| there & fresh);
         let alone = f.cast::<u32>(later).ne(slots.ready_word(f, further)) & f.lane().lt(kernel.layout.window);
         let alone = match run.fences.frontier() {
             Some(_) => alone & run.fences.is_quiet(f, ring, position),

@@ -1,6 +1,6 @@
 //! Hand-over: a session goes on with another kernel, over the same rings and the same memory.
 //!
-//! This is how a session changes its handlers while producers submit tasks and tickets wait. The kernel that runs is told
+//! This is how a session changes its handlers and its size while producers submit tasks and tickets wait. The kernel that runs is told
 //! to take no more tasks, finishes those that it has taken, and ends. Then the next kernel is launched over the same
 //! memory. No task is lost, runs twice or runs out of order, and all that producers and tickets can notice is a longer
 //! wait.
@@ -15,9 +15,10 @@
 //!
 //! **What stays where it is.** Everything that outlasts a task does: rings, records and control words, and in the device's
 //! memory the cells with their frames, queues, events, graphs, quotas, counters and the workspace. A group that ends puts
-//! the cells that it has at home into the queues. Only two buffers may have to grow, because their size depends on the
-//! handlers: the frames of resumable tasks, and the counters, which have one column per opcode. Their content is copied in
-//! the pause. An opcode keeps its column, even if its handler is removed.
+//! the cells that it has at home into the queues. Only the frames of resumable tasks and the counters may need other memory,
+//! because their size depends on the handlers and on the number of groups. Their content is copied in the pause. An opcode
+//! keeps its column of the counters, even if its handler is removed. [`resize`](super::resize) says what another number of
+//! groups means.
 //!
 //! **Where the next run begins.** The next kernel has to know up to which position of each stripe tasks were taken. In a
 //! far ring, the position up to which groups have claimed tasks lies in the device's memory. A group of a near ring keeps
@@ -47,6 +48,7 @@ use super::fill::fill_next_run;
 use super::kernel::SessionKernel;
 use super::launch::bind_buffers;
 use super::memory::BufferMemories;
+use super::resize::{changes_shape, copy_counters, next_geometry};
 use super::rings::{Rings, Stripe};
 use crate::deadline::{Deadline, PollBackoff};
 use crate::error::{Error, HandOverError};
@@ -55,7 +57,7 @@ use crate::kernel::fence::end_of_marks;
 use crate::kernel::layout::BufferKey;
 use crate::kernel::steps::frame_index;
 use crate::kernel::{
-    Assembled, BufferId, Handler, Layout, NamedHandler, Placement, PreviousKernel, STRIDE, Spec,
+    Assembled, BufferId, Geometry, Handler, Layout, NamedHandler, Placement, PreviousKernel, STRIDE, Spec,
     assemble_after,
 };
 use crate::protocol::{Opcode, slot};
@@ -132,11 +134,14 @@ impl Session {
         })
     }
 
-    /// Gives the session the handlers, the libraries and the fuel of another `Spec` while its kernel runs.
+    /// Gives the session the handlers, the libraries, the fuel and the size of another `Spec` while its kernel runs.
     ///
     /// Handlers are matched by their names. A handler that the session has already keeps its opcode, whatever opcode the
     /// `Spec` gives it, and is replaced if it differs. A handler that the `Spec` does not have is removed. If nothing differs,
     /// the same kernel is launched again.
+    ///
+    /// The size is the number of groups in the `Spec`, or the share of the device if it names none. See
+    /// [`resize`](Session::resize) for what a session with near rings can have.
     ///
     /// The deadline limits how long this call waits for tasks that have begun, as in [`replace`](Session::replace).
     ///
@@ -162,7 +167,7 @@ impl Session {
     }
 
     /// Hands the session over to the kernel of another `Spec`, which `next` makes from the present kernel.
-    fn change_kernel(
+    pub(super) fn change_kernel(
         &self,
         deadline: Deadline,
         next: impl FnOnce(&SessionKernel) -> Result<Spec, HandOverError>,
@@ -222,6 +227,7 @@ impl Session {
 /// A kernel that is to follow another one, as far as it can be made while that one runs.
 struct PlannedKernel {
     spec: Arc<Spec>,
+    geometry: Geometry,
     assembled: Assembled,
     stand_ins: Vec<NamedHandler>,
     compiled: CompiledKernel,
@@ -238,15 +244,20 @@ impl PlannedKernel {
         let gone = gone.filter(|known| old.layout.resumable_ops.contains(&known.op));
         let stand_ins: Vec<_> =
             old.stand_ins.iter().cloned().chain(gone.map(NamedHandler::stand_in)).collect();
-        let (geometry, placement) = (old.geometry.clone(), old.placement);
-        let fitted = Spec { geometry, placement, ..spec.clone() };
+        let geometry = next_geometry(session, old, &spec)?;
+        let fitted =
+            Spec { geometry: geometry.clone(), placement: Some(old.layout.placement()), ..spec.clone() };
         let previous = PreviousKernel { layout: &old.layout, stand_ins: &stand_ins };
         let assembled = assemble_after(Some(previous), &fitted, session.device.caps())?;
         check_room((&old.spec, &old.layout), (&spec, &assembled.layout))?;
         let fresh_versions = find_fresh_versions(old, &spec, &assembled.layout)?;
         let compiled = session.device.compile(&assembled.module, None, assembled.layout.lanes)?;
-        let memories = old.memories.for_layout(&session.device, &assembled.layout)?;
-        Ok(PlannedKernel { spec: Arc::new(spec), assembled, stand_ins, compiled, memories, fresh_versions })
+        // If the next kernel cannot be launched, the old one goes on with what it has.
+        let renewed =
+            |key| matches!(key, BufferKey::Kernel(id) if changes_shape(id, &old.layout, &assembled.layout));
+        let memories = old.memories.for_layout(&session.device, &assembled.layout, renewed)?;
+        let spec = Arc::new(spec);
+        Ok(PlannedKernel { spec, geometry, assembled, stand_ins, compiled, memories, fresh_versions })
     }
 
     /// Checks that no task is under way that has begun with a handler whose new version does not take over.
@@ -254,7 +265,7 @@ impl PlannedKernel {
         if self.fresh_versions.is_empty() {
             return Ok(());
         }
-        let words = |id| download_words(&old.memories, id);
+        let words = |id| old.memories.download_words(id);
         let (states, lines, facts) =
             (words(BufferId::CellStates)?, words(BufferId::CellLines)?, words(BufferId::CellFacts)?);
         let (line, fact) = (slot::WORDS / 2, cell_fact::WORDS as usize);
@@ -287,8 +298,7 @@ impl PlannedKernel {
             spec: self.spec.clone(),
             layout: Arc::new(layout.clone()),
             memories: self.memories.clone(),
-            geometry: old.geometry.clone(),
-            placement: old.placement,
+            geometry: self.geometry.clone(),
             stand_ins: self.stand_ins.clone(),
             loaded,
             launch: bind_buffers(&self.spec, module, layout, &self.memories),
@@ -329,16 +339,20 @@ fn find_fresh_versions(
 
 /// Checks that a `Spec` differs from that of a session only in what a session can change.
 fn check_axes(old: &Spec, next: &Spec) -> Result<(), HandOverError> {
+    let divided = |spec: &Spec| Geometry { groups: None, ..spec.geometry.clone() };
+    if divided(old) != divided(next) {
+        return Err(HandOverError::Axis { axis: "geometry" });
+    }
     macro_rules! keeps {
         ($($axis:ident)*) => {
-            let Spec { handlers: _, libraries: _, fuel: _, $($axis),* } = next;
+            let Spec { handlers: _, libraries: _, fuel: _, share: _, geometry: _, $($axis),* } = next;
             $(if old.$axis != *$axis {
                 return Err(HandOverError::Axis { axis: stringify!($axis) });
             })*
         };
     }
     keeps! {
-        geometry lifetime placement claim body io report telemetry share lease max_steps cells spawn_cells events
+        lifetime placement claim body io report telemetry lease max_steps cells spawn_cells events
         graph_instances graph_nodes payload reply regions tenants formats graphs
     }
     Ok(())
@@ -355,27 +369,6 @@ fn check_room((old_spec, old): (&Spec, &Layout), (spec, new): (&Spec, &Layout)) 
         return Err(HandOverError::NoCells { name: name() });
     }
     Ok(())
-}
-
-/// Returns all words of a buffer of 64-bit words.
-fn download_words(memories: &BufferMemories, id: BufferId) -> Result<Vec<u64>, Error> {
-    let memory = memories.need(id)?;
-    let mut words = vec![0u64; memory.len()];
-    memory.download(0, &mut words)?;
-    Ok(words)
-}
-
-/// Copies the counters of a kernel that has ended, if the next one has more of them. Their number per group differs, and
-/// those of both come in the same order.
-fn copy_counters(old: &SessionKernel, layout: &Layout, memories: &BufferMemories) -> Result<(), Error> {
-    let (from, to) = (old.layout.counters_per_group() as usize, layout.counters_per_group() as usize);
-    if from == to {
-        return Ok(());
-    }
-    let counters = download_words(&old.memories, BufferId::Rows)?;
-    let rows =
-        counters.chunks(from).flat_map(|row| row.iter().copied().chain(std::iter::repeat_n(0, to - from)));
-    Ok(memories.need(BufferId::Rows)?.upload(0, &rows.collect::<Vec<_>>())?)
 }
 
 /// Copies the frames of all cells, if the next kernel has larger ones.
@@ -410,14 +403,14 @@ fn taken_positions(rings: &Rings, kernel: &SessionKernel) -> Result<Vec<u64>, Er
         match (bank.placement, marks) {
             (Placement::Near, None) => positions.extend(rings.stripes[stripes].iter().map(first_unfinished)),
             (Placement::Near, Some(_)) => {
-                let marks = download_words(&kernel.memories, BufferId::NearMarks)?;
-                let fronts = download_words(&kernel.memories, BufferId::NearFront)?;
+                let marks = kernel.memories.download_words(BufferId::NearMarks)?;
+                let fronts = kernel.memories.download_words(BufferId::NearFront)?;
                 let marks = marks.chunks(bank.stripe_slots() as usize);
                 let fronts = fronts.chunks(STRIDE as usize).map(|front| front[0]);
                 positions.extend(marks.zip(fronts).map(|(marks, front)| end_of_marks(marks, front)));
             }
             (_, _) => {
-                let route = download_words(&kernel.memories, BufferId::Route)?;
+                let route = kernel.memories.download_words(BufferId::Route)?;
                 positions.extend(route.chunks(2 * STRIDE as usize).map(|ring| ring[STRIDE as usize]));
             }
         }

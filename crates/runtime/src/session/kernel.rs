@@ -5,7 +5,7 @@ use std::sync::Arc;
 use pelton_device::{Kernel, Launch};
 
 use super::memory::BufferMemories;
-use crate::kernel::{Geometry, Layout, NamedHandler, Placement, Spec};
+use crate::kernel::{Geometry, Layout, NamedHandler, Spec};
 
 /// A kernel of a session, and the memory that it is bound to.
 #[derive(Debug)]
@@ -17,8 +17,6 @@ pub(super) struct SessionKernel {
     pub memories: BufferMemories,
     /// The geometry with which the kernel was assembled. It is not that of the `Spec` if fewer groups fit.
     pub geometry: Geometry,
-    /// The placement with which the kernel was assembled. It is not that of the `Spec` if near rings do not fit.
-    pub placement: Option<Placement>,
     /// Handlers that stand in for resumable handlers that were removed, and end their tasks.
     pub stand_ins: Vec<NamedHandler>,
     pub loaded: Arc<dyn Kernel>,

@@ -53,7 +53,6 @@ pub(super) fn launch_session(
         layout,
         memories,
         geometry,
-        placement: spec.placement,
         stand_ins: Vec::new(),
         loaded,
         launch,

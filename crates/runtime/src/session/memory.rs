@@ -28,10 +28,16 @@ impl BufferMemories {
         Ok(BufferMemories(buffers.map(block).collect::<Result<_, DeviceError>>()?))
     }
 
-    /// Returns the blocks for a kernel with this layout that is to follow the kernel with these blocks. A block whose size
-    /// stays the same is kept, and all others are new.
-    pub(super) fn for_layout(&self, device: &Arc<dyn Device>, layout: &Layout) -> Result<Self, DeviceError> {
-        let block = |b: &BufferBinding| match self.get(b.key).filter(|memory| memory.len() == b.len) {
+    /// Returns the blocks for a kernel with this layout that is to follow the kernel with these blocks. A block is kept if its
+    /// size stays the same and it is not to be renewed, and all others are new.
+    pub(super) fn for_layout(
+        &self,
+        device: &Arc<dyn Device>,
+        layout: &Layout,
+        renewed: impl Fn(BufferKey) -> bool,
+    ) -> Result<Self, DeviceError> {
+        let kept = |b: &BufferBinding| self.get(b.key).filter(|m| m.len() == b.len && !renewed(b.key));
+        let block = |b: &BufferBinding| match kept(b) {
             Some(memory) => Ok((b.key, memory.clone())),
             None => Ok((b.key, device.alloc(b.kind, b.width, b.len)?)),
         };
@@ -50,6 +56,14 @@ impl BufferMemories {
     /// defect of Pelton.
     pub(crate) fn need(&self, id: BufferId) -> Result<&Memory, Error> {
         self.get(BufferKey::Kernel(id)).ok_or(Error::Internal(id.row().names[0]))
+    }
+
+    /// Returns all words of one of the kernel's own buffers, which has 64-bit words.
+    pub(super) fn download_words(&self, id: BufferId) -> Result<Vec<u64>, Error> {
+        let memory = self.need(id)?;
+        let mut words = vec![0u64; memory.len()];
+        memory.download(0, &mut words)?;
+        Ok(words)
     }
 
     /// Returns the memory of a buffer, if there is one.

@@ -27,6 +27,7 @@ mod payload;
 mod place;
 mod producer;
 mod reaper;
+mod resize;
 mod resumable;
 mod rights;
 mod rings;

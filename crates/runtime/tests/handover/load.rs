@@ -99,7 +99,7 @@ fn feed(session: &Session, mut producer: Producer, first: u32, over: &AtomicBool
     count
 }
 
-/// Changes the handlers of a session a few times, and launches the same kernel again many times.
+/// Changes the handlers and the size of a session a few times, and launches the same kernel again many times.
 fn change_handlers(session: &Session, rounds: u32) {
     for number in 1..=2 {
         session.replace("mark", mark(number), LONG).unwrap();
@@ -112,11 +112,17 @@ fn change_handlers(session: &Session, rounds: u32) {
             session.hand_over(&session.spec(), LONG).unwrap();
         }
         session.remove("extra").unwrap();
+        for groups in [2, 3] {
+            session.resize(groups).unwrap();
+            for _ in 0..rounds / 10 {
+                session.hand_over(&session.spec(), LONG).unwrap();
+            }
+        }
     }
 }
 
 #[test]
-fn every_task_runs_once_while_handlers_change() {
+fn every_task_runs_once_while_handlers_and_size_change() {
     let elements = EACH * 3;
     on_every_device(spec, |session, shape| {
         let over = &AtomicBool::new(false);

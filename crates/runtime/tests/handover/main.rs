@@ -3,6 +3,9 @@
 
 mod failures;
 mod load;
+#[path = "../pretend/mod.rs"]
+mod pretend;
+mod resize;
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;

@@ -113,7 +113,7 @@ fn layout_after(
     }
     let mut layout = Layout {
         resumable_ops: resumable.map(|handler| handler.handler.op).chain(launch).collect(),
-        ..Layout::new(spec, caps, steps, trees)?
+        ..Layout::new(spec, caps, (steps, trees), previous.map(|previous| previous.banks))?
     };
     if let Some(previous) = previous {
         let added = layout.ops.iter().filter(|op| !previous.ops.contains(op)).copied();

@@ -1,0 +1,132 @@
+//! Resizing: a session goes on with another number of groups.
+//!
+//! This is a [hand-over](super::handover) to a kernel that differs in its size. Rings and cells stay where they are, so no
+//! task moves, and producers and tickets notice no more than at any other hand-over. What the size means to rings depends on
+//! where they lie:
+//!
+//! - Any group may take any task of a *far* ring, so there may be any number of groups.
+//! - A *near* ring has one stripe per group that the session was launched with. If there are fewer groups now, each of them
+//!   polls several stripes of each ring. More groups than stripes would find nothing to poll, so there are never more than
+//!   the session was launched with.
+//! - In a session with rings of both kinds, the groups that poll near rings stay, and the number of the others changes.
+//!
+//! Every group has counters of its own. Those of groups that are no more are added to those of others.
+
+use super::Session;
+use super::kernel::SessionKernel;
+use super::memory::BufferMemories;
+use crate::deadline::Deadline;
+use crate::error::{Error, HandOverError};
+use crate::kernel::{BufferId, Geometry, Layout, Spec, worker_count};
+
+impl Session {
+    /// Changes how many groups run tasks while the session runs. No task is lost or moves, and a resumable task that has
+    /// begun goes on.
+    ///
+    /// Near rings are divided among the groups that the session was launched with, so a session with near rings never gets
+    /// more groups than that. To let it grow later, launch it with as many groups as it may ever have, and make it smaller.
+    /// [`hand_over`](Session::hand_over) also changes which [share](Spec::share()) of the device the session takes.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use pelton::{Geometry, Opcode, Session, Spec, Task, device};
+    ///
+    /// let spec = Spec::new(Geometry::new(64).groups(4));
+    /// let session = Session::launch(&device::open("cpu")?, &spec)?;
+    /// session.resize(1)?;
+    /// assert_eq!(session.layout().workers, 1);
+    /// let mut producer = session.producer(0)?;
+    /// producer.submit(Task::new(Opcode::NOP))?.wait(Duration::from_secs(60))?;
+    /// session.resize(4)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::HandOver`] if the rings of this session cannot be served by so many groups, and [`Error::Refused`] or
+    /// [`Error::Device`] if the device cannot run so many. The session then goes on with the groups that it has. Other errors
+    /// are those of [`install`](Session::install).
+    pub fn resize(&self, groups: u32) -> Result<(), Error> {
+        self.change_kernel(Deadline::Now, |kernel| {
+            let spec = Spec::clone(&kernel.spec);
+            Ok(Spec { geometry: spec.geometry.groups(groups), ..spec })
+        })
+    }
+}
+
+/// Works out the geometry of a kernel that is to follow another one. It differs from the geometry of that one if the `Spec`
+/// names another number of groups or another share of the device.
+pub(super) fn next_geometry(session: &Session, old: &SessionKernel, spec: &Spec) -> Result<Geometry, Error> {
+    if (spec.geometry.groups, spec.share) == (old.spec.geometry.groups, old.spec.share) {
+        return Ok(old.geometry.clone());
+    }
+    let (caps, placement) = (session.device.caps(), old.layout.placement());
+    let workers = match spec.geometry.groups {
+        Some(groups) => groups,
+        None => {
+            // As many as suit the device, unless fewer groups of the kernel fit.
+            let fit = u64::from(old.loaded.resident()) * u64::from(spec.share) / 100;
+            let fit = (fit as u32).saturating_sub(old.layout.groups - old.layout.workers).max(1);
+            worker_count(spec, caps, placement)?.min(fit)
+        }
+    };
+    let possible = old.layout.banks.worker_range();
+    if !possible.contains(&workers) {
+        let (least, most) = possible.into_inner();
+        return Err(HandOverError::Groups { groups: workers, least, most }.into());
+    }
+    Ok(old.geometry.clone().groups(workers))
+}
+
+/// A buffer with one row of counters per group, and how many counters a row has.
+type CounterRows = (BufferId, fn(&Layout) -> u32);
+
+/// All such buffers of sessions.
+const COUNTER_ROWS: [CounterRows; 2] =
+    [(BufferId::Rows, Layout::counters_per_group), (BufferId::StepCounts, Layout::step_counters)];
+
+/// Whether a buffer has another number of rows or of counters per row in the next kernel.
+pub(super) fn changes_shape(id: BufferId, old: &Layout, next: &Layout) -> bool {
+    let shape = |columns: fn(&Layout) -> u32, layout: &Layout| (layout.groups, columns(layout));
+    COUNTER_ROWS.iter().any(|(rows, columns)| *rows == id && shape(*columns, old) != shape(*columns, next))
+}
+
+/// Copies the counters of a kernel that has ended, if they have another shape in the next one. The counters of a row come in
+/// the same order in both.
+pub(super) fn copy_counters(
+    old: &SessionKernel,
+    next: &Layout,
+    memories: &BufferMemories,
+) -> Result<(), Error> {
+    for (id, columns) in COUNTER_ROWS.iter().filter(|(id, _)| changes_shape(*id, &old.layout, next)) {
+        let Ok(to) = memories.need(*id) else { continue };
+        let counters = old.memories.download_words(*id)?;
+        let rows = counters.chunks(columns(&old.layout) as usize);
+        to.upload(0, &fold_rows(rows, (next.groups as usize, columns(next) as usize)))?;
+    }
+    Ok(())
+}
+
+/// Adds up rows of counters to as many rows as there are groups, each with so many columns.
+fn fold_rows<'a>(rows: impl Iterator<Item = &'a [u64]>, (groups, columns): (usize, usize)) -> Vec<u64> {
+    let mut folded = vec![0u64; groups * columns];
+    for (group, row) in rows.enumerate() {
+        let into = &mut folded[group % groups * columns..][..columns];
+        // One group may count what begins, and another what ends, so a counter alone may wrap.
+        into.iter_mut().zip(row).for_each(|(sum, count)| *sum = sum.wrapping_add(*count));
+    }
+    folded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_added_up_and_none_is_lost() {
+        let rows = [1, 2, 10, 20, 100, 200];
+        assert_eq!(fold_rows(rows.chunks(2), (2, 3)), [101, 202, 0, 10, 20, 0]);
+        assert_eq!(fold_rows(rows.chunks(2), (4, 2)), [1, 2, 10, 20, 100, 200, 0, 0]);
+        assert_eq!(fold_rows([u64::MAX, 1].chunks(1), (1, 1)), [0]);
+    }
+}
