@@ -178,7 +178,12 @@ fn describe_changes(before: &Spec, now: &Spec) -> String {
     }
     let removed = before.handlers.iter().filter(|old| find(now, &old.name).is_none());
     let removed = removed.map(|old| old.name.as_str()).collect();
-    let others = [("libraries", before.libraries != now.libraries), ("fuel", before.fuel != now.fuel)];
+    let others = [
+        ("libraries", before.libraries != now.libraries),
+        ("fuel", before.fuel != now.fuel),
+        ("share", before.share != now.share),
+        ("groups", before.geometry.groups != now.geometry.groups),
+    ];
     let others = others.iter().filter(|(_, differs)| *differs).map(|(what, _)| *what).collect();
     let parts = [("installed", installed), ("replaced", replaced), ("removed", removed), ("changed", others)];
     let parts = parts.iter().filter(|(_, names)| !names.is_empty());

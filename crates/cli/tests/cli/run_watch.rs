@@ -116,12 +116,16 @@ fn handlers_come_change_and_go() {
     let fault = json!({ "code": 1, "name": "unknown opcode" });
     assert_eq!(run.result(), json!({ "line": 6, "op": "one", "status": "fault", "fault": fault }));
 
-    let notes = run.save(&constants(&[("one", 111), ("two", 2)]));
+    let last = constants(&[("one", 111), ("two", 2)]);
+    let notes = run.save(&last);
     assert!(notes.contains(": installed one; removed three; "), "{notes}");
     assert_eq!((run.run("one"), run.run("two")), (json!(111), json!(2)));
+    let notes = run.save(&format!("share = 1\n{last}"));
+    assert!(notes.contains("spec.toml: changed share; compiled and handed over in "), "{notes}");
+    assert_eq!(run.run("one"), json!(111));
     let (code, notes) = run.end();
     assert_eq!(code, Some(2), "{notes}");
-    assert!(notes.contains("done: 7 done, 1 fault in "), "{notes}");
+    assert!(notes.contains("done: 8 done, 1 fault in "), "{notes}");
 }
 
 #[test]
@@ -137,6 +141,7 @@ fn a_mistake_leaves_the_session_as_it_is() {
         (spec.replace("return", "retrun"), "spec.toml:5:"),
         (spec.replace("slots", "solts"), "did you mean slots?"),
         (spec.replace("64", "128"), "`geometry` cannot change while a session runs"),
+        (spec.replace("64", "64\ngroups = 9999"), "9999 groups are too many for this session"),
         (format!("events = 3\n{spec}"), "`events` cannot change while a session runs"),
         (format!("lifetime = \"drain\"\n{spec}"), "`lifetime` cannot change while a session runs"),
         (format!("{spec}{parks}"), "handler \"p\" imports `park`"),
@@ -151,7 +156,7 @@ fn a_mistake_leaves_the_session_as_it_is() {
     // A name that has not come does not exist.
     run.send("{\"op\": \"two\"}");
     let notes = run.notes_until("there is no opcode `two`");
-    assert!(notes.contains("error: line 9: "), "{notes}");
+    assert!(notes.contains("error: line 10: "), "{notes}");
     let notes = run.save(&spec);
     assert!(notes.ends_with("spec.toml: saved without a change\n"), "{notes}");
     let notes = run.save(&constants(&[("one", 1), ("two", 2)]));
@@ -159,7 +164,7 @@ fn a_mistake_leaves_the_session_as_it_is() {
     assert_eq!((run.run("one"), run.run("two")), (json!(1), json!(2)));
     let (code, notes) = run.end();
     assert_eq!(code, Some(1), "{notes}");
-    assert!(notes.contains("done: 10 done, 1 bad line in "), "{notes}");
+    assert!(notes.contains("done: 11 done, 1 bad line in "), "{notes}");
 }
 
 #[test]

@@ -39,6 +39,11 @@ impl LoadShape {
         }
     }
 
+    /// The same shape with at least two groups, so that a session can have half of them.
+    pub(super) fn with_two_groups(self) -> Self {
+        LoadShape { groups: self.groups.map(|groups| groups.max(2)), ..self }
+    }
+
     /// The spec of the sessions, with this version of the handler that has versions. It has a producer for
     /// each thread, one for tasks that never end, and one more.
     pub(super) fn spec(&self, version: u32) -> Spec {

@@ -1,7 +1,7 @@
-//! `bench handover`: for how long producers see no task end while the handlers of a session change.
+//! `bench handover`: for how long producers see no task end while the handlers or the size of a session change.
 //!
-//! A session is under [load], and its kernel is handed over again and again: to itself, to one with another handler, and to
-//! one with a new version of a handler whose tasks are under way. The figure is the longest time between the ends of two
+//! A session is under [load], and its kernel is handed over again and again: to itself, to one with another handler, to one
+//! with a new version of a handler whose tasks are under way, and to one with another number of groups. The figure is the longest time between the ends of two
 //! tasks that any producer saw during one hand-over. Handlers that are installed or replace others are new to the device
 //! every time, so they are compiled while the old kernel runs.
 //!
@@ -32,7 +32,7 @@ use crate::term::Term;
 /// The most times that floors are measured in a turn.
 const MOST_FLOORS: usize = 4;
 
-/// Measure how long producers wait while the handlers of a session change
+/// Measure how long producers wait while the handlers or the size of a session change
 ///
 /// Each row is the longest time between the ends of two tasks that any producer saw during one hand-over, in
 /// microseconds: p50 and p99 are over all hand-overs. The row with the same name and `undisturbed` is the same
@@ -48,7 +48,8 @@ Examples:
 A GPU is fed by 8 producers. The CPU is fed by as many as there are cores, at most 8, and half
 of the cores run tasks. Half of the tasks are plain, three of eight yield up to 49 times, and
 one of eight spawns two others. Eight more tasks yield for ever. Every result is checked, and
-that each task has run once.")]
+that each task has run once. In the case `resize`, a session has all its groups and half of them
+in turn, and at least two of them at first.")]
 pub(super) struct HandOverArgs {
     /// The device to run on; `pelton devices` lists them
     #[arg(long, short, value_name = "NAME", default_value = "cpu")]
@@ -73,6 +74,7 @@ enum HandOverTurn {
     SameKernel,
     Install,
     Replace,
+    Resize,
     Floors,
 }
 
@@ -80,8 +82,13 @@ enum HandOverTurn {
 const FLOOR_SUM: &str = "stop, load and launch";
 
 impl HandOverTurn {
-    const ALL: [HandOverTurn; 4] =
-        [HandOverTurn::SameKernel, HandOverTurn::Install, HandOverTurn::Replace, HandOverTurn::Floors];
+    const ALL: [HandOverTurn; 5] = [
+        HandOverTurn::SameKernel,
+        HandOverTurn::Install,
+        HandOverTurn::Replace,
+        HandOverTurn::Resize,
+        HandOverTurn::Floors,
+    ];
 
     /// The names of its rows. The first row of a hand-over is compared with the second one, and with the sum of all floors.
     fn rows(self) -> &'static [&'static str] {
@@ -89,13 +96,14 @@ impl HandOverTurn {
             HandOverTurn::SameKernel => &["same kernel", "same kernel, undisturbed"],
             HandOverTurn::Install => &["install", "install, undisturbed"],
             HandOverTurn::Replace => &["replace", "replace, undisturbed"],
+            HandOverTurn::Resize => &["resize", "resize, undisturbed"],
             HandOverTurn::Floors => &["stop", "load", "launch", FLOOR_SUM],
         }
     }
 
     /// The most hand-overs of one session. A kernel grows with every handler that is installed.
     fn most(self) -> usize {
-        if matches!(self, HandOverTurn::SameKernel) { 256 } else { 16 }
+        if matches!(self, HandOverTurn::SameKernel | HandOverTurn::Resize) { 256 } else { 16 }
     }
 
     /// Whether a row is wanted.
@@ -205,12 +213,21 @@ impl HandOverBench {
     /// Hands a session over repeatedly. Returns the longest gaps, and those in windows of the same length without a
     /// hand-over.
     fn measure_hand_overs(&mut self, turn: HandOverTurn) -> Result<Vec<Sample>, CliError> {
-        let session = Session::launch(&self.device, &self.spec())?;
-        let mut load = HandOverLoad::start(&session, self.shape, self.first)?;
+        let shape = match turn {
+            HandOverTurn::Resize => self.shape.with_two_groups(),
+            _ => self.shape,
+        };
+        let session = Session::launch(&self.device, &shape.spec(self.first))?;
+        let mut load = HandOverLoad::start(&session, shape, self.first)?;
+        let groups = session.layout().workers;
         let (mut gaps, mut undisturbed) = (Vec::new(), Vec::new());
         let start = Instant::now();
         while gaps.len() < self.least || (start.elapsed() < self.time && gaps.len() < turn.most()) {
-            let window = self.hand_over(turn, &session, &mut load)?;
+            let next = if gaps.len() % 2 == 0 { groups / 2 } else { groups };
+            let window = match turn {
+                HandOverTurn::Resize => load.watch(|| Ok(session.resize(next)?))?,
+                _ => self.hand_over(turn, &session, &mut load)?,
+            };
             gaps.push(microseconds(window.longest));
             let calm = load.watch(|| stop::sleep_unless_pressed(window.took))?;
             undisturbed.push(microseconds(calm.longest));
