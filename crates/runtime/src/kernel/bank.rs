@@ -99,25 +99,25 @@ impl SlotBanks {
         }
     }
 
-    /// The same slots, served by another number of groups. Where there are near and far rings, the near rings keep the groups
-    /// that they have.
+    /// The same slots, served by another number of groups.
     pub(super) fn with_workers(self, workers: u32) -> SlotBanks {
         match self {
             SlotBanks::Near(near) => SlotBanks::Near(SlotBank { groups: workers, ..near }),
             SlotBanks::Far(far) => SlotBanks::Far(SlotBank { groups: workers, ..far }),
             SlotBanks::Both { near, far } => {
-                SlotBanks::Both { near, far: SlotBank { groups: workers - near.groups, ..far } }
+                let groups = near_groups(workers).min(near.ring_stripes);
+                let far = SlotBank { groups: workers - groups, ..far };
+                SlotBanks::Both { near: SlotBank { groups, ..near }, far }
             }
         }
     }
 
-    /// The fewest and the most groups that can serve these slots. Every near stripe has a group of its own, or one that polls
-    /// several; where there are far rings too, near stripes are not shared.
+    /// The fewest and the most groups that can serve these slots. A near stripe is polled by one group at most.
     pub(crate) fn worker_range(&self) -> RangeInclusive<u32> {
         match self {
             SlotBanks::Near(near) => 1..=near.ring_stripes,
             SlotBanks::Far(_) => 1..=u32::MAX,
-            SlotBanks::Both { near, .. } => near.groups + 1..=u32::MAX,
+            SlotBanks::Both { .. } => 2..=u32::MAX,
         }
     }
 
@@ -151,6 +151,11 @@ pub(super) fn choose_placement(spec: &Spec, caps: &Caps) -> Result<Placement, As
 /// soon, and computations need the other groups.
 const NEAR_SHARE: u32 = 16;
 
+/// How many of a session's groups serve near rings, where there are far rings too.
+fn near_groups(workers: u32) -> u32 {
+    (workers / NEAR_SHARE).max(1)
+}
+
 /// Works out the slots of a session by placement.
 pub(super) fn session_banks(
     spec: &Spec,
@@ -170,7 +175,7 @@ pub(super) fn session_banks(
         }
         Placement::Far => Ok(SlotBanks::Far(slot_bank((Placement::Far, workers, slots), rings, None)?)),
         Placement::Both => {
-            let groups = (workers / NEAR_SHARE).max(1);
+            let groups = near_groups(workers);
             let near = slot_bank((Placement::Near, groups, shared(groups)), rings, None)?;
             let far = slot_bank((Placement::Far, workers - groups, slots), rings, Some(&near))?;
             Ok(SlotBanks::Both { near, far })

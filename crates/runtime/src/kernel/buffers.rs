@@ -53,11 +53,6 @@ impl KernelPlan<'_> {
         self.layout.rings.len() as u32
     }
 
-    /// How many rings a group polls. Several stripes of a ring count as several rings.
-    fn polled_rings(self) -> u32 {
-        self.layout.polled_rings().count() as u32
-    }
-
     /// How many cells all producers have.
     fn cells(self) -> u32 {
         self.layout.cell_count()
@@ -145,11 +140,11 @@ pub(crate) enum FirstContent {
     ZerosEachRun,
     /// It holds the host's control words, with each tenant's mask and quota.
     ControlWords,
-    /// It holds the tenant of each ring that a group polls, when any run starts.
+    /// It holds the tenant of each ring.
     RingTenants,
     /// It holds the stride of each tenant, which is the less the greater the tenant's weight is.
     TenantStrides,
-    /// It holds which rings of a level belong to each tenant, and the tenant's stride, when any run starts.
+    /// It holds which producers each tenant has, and its stride.
     TenantShares,
     /// It holds the first element and the number of elements of each piece, by tenant and region. The observables of a
     /// tenant come after its regions.
@@ -179,9 +174,9 @@ pub(crate) struct BufferRow {
 
 impl BufferRow {
     /// Whether the buffer is filled again for a run that follows another over the same memory: it says where the run
-    /// begins to take tasks, depends on the number of groups, or belongs to one run alone.
+    /// begins to take tasks, or belongs to one run alone.
     pub(crate) fn begins_each_run(&self) -> bool {
-        matches!(self.first, ZerosEachRun | RingTenants | TenantShares | StripeStarts | RingStartsTwice)
+        matches!(self.first, ZerosEachRun | StripeStarts | RingStartsTwice)
     }
 
     /// The name of the buffer in a module with this layout.
@@ -322,8 +317,8 @@ buffers! {
             "One row of counters per group. Drained batches have one row for all groups.";
         start Start u64 "start" Device Nobody (|p| p.layout.stripe_count()) (StripeStarts)
             "The first position of each stripe.";
-        rings RingTenants u32 "rings" Device Nobody (|p| p.polled_rings()) (RingTenants)
-            "The tenant of each ring that a group polls.";
+        rings RingTenants u32 "rings" Device Nobody (|p| p.rings()) (RingTenants)
+            "The tenant of each ring.";
         regions Regions u32 "regions" Device Nobody (|p| p.layout.piece_words()) (Pieces)
             "The table of pieces: the first element and the number of elements of each tenant's piece of each region.";
         observables Observables u32 "observables" Device Kernel (|p| p.layout.observable_count()) (Zeros)
@@ -494,7 +489,7 @@ buffers! {
             "The position at which a window or a fence ends, by the position at which it begins.";
         front NearFront u64 "front" | "front.near" Device Kernel (|p| p.near_stripes() * STRIDE) (NearStripeStarts)
             "The frontier of each near stripe, and beside it the words that frontiers of far rings have.";
-        seen NearSeen u64 "front_seen" Group Kernel (|p| p.polled_rings()) (Zeros)
+        seen NearSeen u64 "front_seen" Group Kernel (|p| p.layout.polled_rings()) (Zeros)
             "The frontier of the group's stripe of each near ring, as the group last saw it.";
     }
 
@@ -506,11 +501,11 @@ buffers! {
 
     /// The buffers that every group has in its shared memory.
     SharedBuffers {
-        heads Heads u64 "heads" Group Kernel (|p| p.polled_rings()) (Zeros)
+        heads Heads u64 "heads" Group Kernel (|p| p.layout.polled_rings()) (Zeros)
             "In a group of near rings and in the router, the position of each ring's next task. In a group of far rings, the frontier of each ring as the group last saw it.";
-        suspect Suspect u32 "suspect" Group Kernel (|p| p.polled_rings()) (Zeros)
+        suspect Suspect u32 "suspect" Group Kernel (|p| p.layout.polled_rings()) (Zeros)
             "Whether the line at the head of a ring has failed its check: 0 if not, 1 if that was seen, 2 if it was counted.";
-        owners Owners u32 "owners" Group Kernel (|p| p.polled_rings()) (Zeros)
+        owners Owners u32 "owners" Group Kernel (|p| p.layout.polled_rings()) (Zeros)
             "The tenant of each ring, for the lanes that poll.";
         served Served u32 "served" Group Kernel (|p| p.layout.levels) (Zeros)
             "The window in which each level was last served.";

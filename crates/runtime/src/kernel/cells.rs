@@ -174,7 +174,7 @@ pub(super) fn run_or_adopt<'b>(
 ) -> (U32<'b>, U32<'b>) {
     let kernel = run.kernel;
     let Some(cells) = kernel.cells() else { return dispatch() };
-    let (number, inside) = read_cell_number(f, kernel, owner, place);
+    let (number, inside) = read_cell_number(f, run, owner, place);
     if kernel.trees.is_some() {
         let malformed = || (f.lit(Status::Fault.code()), f.lit(FaultCode::MALFORMED.code()));
         let adopt = || {
@@ -202,17 +202,14 @@ pub(super) fn run_or_adopt<'b>(
 /// is 0 if the slot names none.
 fn read_cell_number<'b>(
     f: &'b FunctionBuilder<'b>,
-    kernel: &KernelContext<'_>,
+    run: WindowRunner<'_>,
     owner: RingOwner<'b>,
     place: &TaskPlace<'b>,
 ) -> (U32<'b>, Val<'b, bool>) {
+    let (kernel, slots) = (run.kernel, run.slots);
     let number = cell_number(f, kernel.source.head(f, place.at + slot::PRIORITY / 2));
     let per_producer = kernel.layout.steps.map_or(0, |steps| steps.producer_cells);
-    let ring = owner.ring - owner.level * kernel.layout.polled_level_rings();
-    let producer = match kernel.layout.group_stripes() {
-        1 => ring,
-        stripes => ring / stripes,
-    };
+    let producer = slots.polled_ring(owner.ring - owner.level * slots.polled_level_rings(kernel));
     (number, (number - 1 - producer * per_producer).lt(per_producer))
 }
 
@@ -225,15 +222,15 @@ pub(super) fn cell_place<'b>(kernel: &KernelContext<'_>, cell: U32<'b>) -> U32<'
 /// cell belongs to the ring's producer, or else that of the slot.
 pub(super) fn place_of_cell<'b>(
     f: &'b FunctionBuilder<'b>,
-    kernel: &KernelContext<'_>,
+    run: WindowRunner<'_>,
     owner: RingOwner<'b>,
     (place, slot): (&TaskPlace<'b>, U32<'b>),
 ) -> U32<'b> {
-    if kernel.cells().is_none() {
+    if run.kernel.cells().is_none() {
         return slot;
     }
-    let (number, inside) = read_cell_number(f, kernel, owner, place);
-    f.select(inside, cell_place(kernel, number - 1), slot)
+    let (number, inside) = read_cell_number(f, run, owner, place);
+    f.select(inside, cell_place(run.kernel, number - 1), slot)
 }
 
 /// Moves a task to its cell, or ends the cell if the task may not run.
@@ -490,12 +487,7 @@ fn apply_ask_to_cell<'b>(
         let cancelled = what.eq(ask::CANCEL) & cell_generation(f, seen).eq(meant) & !is_in_phase(seen, ENDED);
         f.when(cancelled, || {
             let per_producer = kernel.layout.steps.map_or(1, |steps| steps.producer_cells);
-            let producer = cell / per_producer;
-            let ring = match kernel.layout.group_stripes() {
-                1 => producer,
-                stripes => producer * stripes,
-            };
-            event::wake_cancelled(f, kernel, f.load(kernel.global.rings.at(ring)));
+            event::wake_cancelled(f, kernel, f.load(kernel.global.rings.at(cell / per_producer)));
         });
     }
 }

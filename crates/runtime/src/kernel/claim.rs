@@ -91,7 +91,7 @@ fn write_look_in_turn(
     slots: &BankSlots,
     ready: Callee<u32, bool>,
 ) -> Callee<u32, u32> {
-    let producers = kernel.layout.polled_level_rings();
+    let producers = slots.polled_level_rings(kernel);
     m.function(slots.function_name("look"), |f, level| {
         let first = f.load(kernel.shared.cursor.at(level));
         f.range((0u32, producers, 1u32), f.lit(NO_RING), |rings, k, none| {
@@ -116,7 +116,7 @@ pub(super) fn note_served<'b>(
     (ring, level, tenant): (U32<'b>, U32<'b>, U32<'b>),
     count: U32<'b>,
 ) {
-    let producers = kernel.layout.polled_level_rings();
+    let producers = slots.polled_level_rings(kernel);
     let turn = f.load(kernel.shared.state.at(state::TURN));
     f.store(kernel.shared.served.at(level), turn);
     f.store(kernel.shared.state.at(state::TURN), turn + 1);
@@ -133,12 +133,13 @@ pub(super) fn note_served<'b>(
 pub(super) fn load_heads<'b>(
     f: &'b FunctionBuilder<'b>,
     kernel: &KernelContext<'_>,
+    slots: &BankSlots,
     stripe: impl FnOnce(U32<'b>) -> U32<'b>,
 ) {
-    let rings = kernel.layout.polled_rings().count() as u32;
+    let rings = slots.polled_rings();
     f.range((f.lane(), f.lit(rings), f.lanes()), (), |_, ring, ()| {
         f.store(kernel.shared.heads.at(ring), f.load(kernel.global.start.at(stripe(ring))));
-        f.store(kernel.shared.owners.at(ring), f.load(kernel.global.rings.at(ring)));
+        f.store(kernel.shared.owners.at(ring), f.load(kernel.global.rings.at(slots.polled_ring(ring))));
     });
     f.barrier();
 }
@@ -165,9 +166,10 @@ pub(super) fn prefer_own_producer<'b>(
 pub(super) fn ring_level<'b>(
     f: &'b FunctionBuilder<'b>,
     kernel: &KernelContext<'_>,
+    slots: &BankSlots,
     ring: U32<'b>,
 ) -> U32<'b> {
-    if kernel.layout.levels == 1 { f.lit(0) } else { ring / kernel.layout.polled_level_rings() }
+    if kernel.layout.levels == 1 { f.lit(0) } else { ring / slots.polled_level_rings(kernel) }
 }
 
 /// The credit of a tenant. The quota is read once, because the host may change it between the taking and the giving

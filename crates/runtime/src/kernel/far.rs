@@ -134,7 +134,7 @@ fn serve_windows<'b>(
             },
             || {
                 let tenant = f.load(kernel.global.rings.at(ring));
-                let level = claim::ring_level(f, kernel, ring);
+                let level = claim::ring_level(f, kernel, run.slots, ring);
                 let base = run.slots.first_slot(ring);
                 fetch_slots(f, run, base, first, count);
                 let mask = f.group_broadcast(mask, 0);

@@ -253,20 +253,9 @@ impl Layout {
         self.banks.iter().map(SlotBank::stripe_count).sum()
     }
 
-    /// How many stripes of each ring a group polls at most. It is 1 except in sessions that have fewer groups than near
-    /// stripes.
-    pub(super) fn group_stripes(&self) -> u32 {
-        self.banks.near().map_or(1, SlotBank::group_stripes)
-    }
-
-    /// How many rings of each level a group polls. Several stripes of a ring count as several rings.
-    pub(super) fn polled_level_rings(&self) -> u32 {
-        self.producers * self.group_stripes()
-    }
-
-    /// The rings that a group polls, in order. Several stripes of a ring count as several rings.
-    pub(crate) fn polled_rings(&self) -> impl Iterator<Item = &RingInfo> {
-        self.rings.iter().flat_map(|ring| std::iter::repeat_n(ring, self.group_stripes() as usize))
+    /// The most rings that a group polls. Several stripes of a ring count as several rings.
+    pub(super) fn polled_rings(&self) -> u32 {
+        self.banks.iter().map(|bank| bank.rings * bank.group_stripes()).max().unwrap_or(0)
     }
 
     /// How many slots all stripes of the session have.

@@ -101,7 +101,7 @@ impl<'k> NearServer<'k> {
     pub(super) fn serve<'b>(self, f: &'b FunctionBuilder<'b>) {
         let NearServer { run, check, .. } = self;
         let kernel = run.kernel;
-        claim::load_heads(f, kernel, |ring| polled_stripe(f, run.slots, ring).0);
+        claim::load_heads(f, kernel, run.slots, |ring| polled_stripe(f, run.slots, ring).0);
         f.forever::<_, ()>(f.lit(0), |serve, idle| {
             let nothing = || f.lit(look::NOTHING);
             let news = match self.watch {
@@ -201,9 +201,9 @@ fn take_window<'b>(
 ) -> U32<'b> {
     let (kernel, slots) = (run.kernel, run.slots);
     let base = slots.first_slot(own_stripe(f, slots, ring));
-    let tenant = f.load(kernel.global.rings.at(ring));
+    let tenant = f.load(kernel.global.rings.at(slots.polled_ring(ring)));
     let none = f.lit(0);
-    let level = claim::ring_level(f, kernel, ring);
+    let level = claim::ring_level(f, kernel, slots, ring);
     let owner = RingOwner { ring, level, tenant, mask: none };
     let window = TaskWindow { base, first, count: none, owner: WindowOwner::Ring(owner) };
     // All lanes take the mask that one lane has read. A later change of the mask holds from the next window on.
@@ -375,7 +375,7 @@ fn write_ready(
         f.choose(
             fresh,
             || {
-                let open = claim::may_run(f, kernel, f.load(kernel.global.rings.at(ring)));
+                let open = claim::may_run(f, kernel, f.load(kernel.global.rings.at(slots.polled_ring(ring))));
                 check.map_or(open, |check| believed(check) & open)
             },
             || f.lit(false),

@@ -21,10 +21,10 @@ const MOST_AHEAD: u64 = Geometry::MAX_WINDOW as u64 * STRIDE_OF_WEIGHT_1 as u64;
 
 /// The words of a tenant in [`RingShareBuffers::table`].
 pub(super) mod share_word {
-    /// The tenant's first ring of a level that a group polls.
+    /// The tenant's first producer.
     pub(crate) const FIRST: u32 = 0;
-    /// How many rings of a level the tenant has that a group polls: one per producer, or several.
-    pub(crate) const RINGS: u32 = 1;
+    /// How many producers the tenant has.
+    pub(crate) const PRODUCERS: u32 = 1;
     /// The tenant's stride.
     pub(crate) const STRIDE: u32 = 2;
     /// How many words there are.
@@ -37,8 +37,7 @@ pub(crate) fn share_table(spec: &Spec, layout: &Layout) -> Vec<u32> {
     let of = |tenant: u32| {
         let owned = || layout.rings.iter().filter(move |ring| ring.level == 0 && ring.tenant == tenant);
         let first = owned().map(|ring| ring.producer).min().unwrap_or(0);
-        let stripes = layout.group_stripes();
-        [first * stripes, owned().count() as u32 * stripes, strides[tenant as usize]]
+        [first, owned().count() as u32, strides[tenant as usize]]
     };
     (0..layout.tenant_count()).flat_map(of).collect()
 }
@@ -66,7 +65,7 @@ impl RingShares<'_> {
                 // Of several tenants that are equally far ahead, different groups prefer different ones.
                 let tenant = (k + f.group()) % tenants;
                 let ahead = self.time_ahead(f, level, tenant);
-                let look = || self.find_ready_ring(f, (level, tenant), ready);
+                let look = || self.find_ready_ring(f, slots, (level, tenant), ready);
                 let found = f.choose(ahead.lt(least), look, || f.lit(NO_RING));
                 let better = found.ne(NO_RING);
                 (f.select(better, found, best), f.select(better, ahead, least))
@@ -79,12 +78,13 @@ impl RingShares<'_> {
     fn find_ready_ring<'b>(
         self,
         f: &'b FunctionBuilder<'b>,
+        slots: &BankSlots,
         (level, tenant): (U32<'b>, U32<'b>),
         ready: Callee<u32, bool>,
     ) -> U32<'b> {
-        let all = self.kernel.layout.polled_level_rings();
-        let producers = self.share(f, tenant, share_word::RINGS);
-        let first_ring = level * all + self.share(f, tenant, share_word::FIRST);
+        let all = slots.polled_level_rings(self.kernel);
+        let producers = slots.rings_of_producers(self.share(f, tenant, share_word::PRODUCERS));
+        let first_ring = level * all + slots.rings_of_producers(self.share(f, tenant, share_word::FIRST));
         let cursor = f.load(self.kernel.shared.cursor.at(self.account(level, tenant)));
         f.range((f.lit(0), producers, f.lit(1)), f.lit(NO_RING), |rings, k, none| {
             let at = cursor + k;
@@ -109,9 +109,9 @@ impl RingShares<'_> {
         f.store(floor, time);
         f.store(self.buffers.times.at(account), time + strides_of(f, f.cast::<u64>(count), stride));
         if !has_own_producer(self.kernel, slots) {
-            let first = self.share(f, tenant, share_word::FIRST);
-            let next = ring - level * self.kernel.layout.polled_level_rings() - first + 1;
-            let producers = self.share(f, tenant, share_word::RINGS);
+            let first = slots.rings_of_producers(self.share(f, tenant, share_word::FIRST));
+            let next = ring - level * slots.polled_level_rings(self.kernel) - first + 1;
+            let producers = slots.rings_of_producers(self.share(f, tenant, share_word::PRODUCERS));
             f.store(self.kernel.shared.cursor.at(account), f.select(next.ge(producers), 0, next));
         }
     }
@@ -120,7 +120,7 @@ impl RingShares<'_> {
     pub(super) fn prefer_own_producers<'b>(self, f: &'b FunctionBuilder<'b>) {
         let tenants = self.kernel.layout.tenant_count();
         f.range((0u32, tenants, 1u32), (), |_, tenant, ()| {
-            let own = f.group() % self.share(f, tenant, share_word::RINGS);
+            let own = f.group() % self.share(f, tenant, share_word::PRODUCERS);
             for level in 0..self.kernel.layout.levels {
                 f.store(self.kernel.shared.cursor.at(self.account(f.lit(level), tenant)), own);
             }

@@ -50,7 +50,7 @@ pub(super) fn write_router(
     let kernel = run.kernel;
     let rounds = RouterRounds { run, far, light };
     m.function("route", |f, ()| {
-        claim::load_heads(f, kernel, |ring| run.slots.session_stripe(ring));
+        claim::load_heads(f, kernel, run.slots, |ring| run.slots.session_stripe(ring));
         match pollers {
             Some(pollers) => {
                 let teams = kernel.layout.subgroup / TEAM_LANES;
@@ -238,7 +238,7 @@ impl RouterRounds<'_> {
         let took = f.choose(
             mask.map_or(few & quiet, |mask| few & quiet & mask.ne(0)),
             || {
-                let level = claim::ring_level(f, kernel, ring);
+                let level = claim::ring_level(f, kernel, self.run.slots, ring);
                 self.light.attempt(
                     f,
                     self.run,

@@ -2,7 +2,7 @@
 
 use pelton_ir::builder::{Buf, FunctionBuilder};
 
-use super::context::{U32, U64};
+use super::context::{KernelContext, U32, U64};
 use super::layout::SlotBank;
 use crate::protocol::{Status, slot};
 
@@ -21,6 +21,32 @@ impl BankSlots {
     /// The name of a function that is written for each placement.
     pub(super) fn function_name(&self, what: &str) -> String {
         format!("{}{what}", self.prefix)
+    }
+
+    /// How many rings a group polls. Several stripes of a ring count as several rings.
+    pub(super) fn polled_rings(&self) -> u32 {
+        self.bank.rings * self.bank.group_stripes()
+    }
+
+    /// How many rings of each level a group polls.
+    pub(super) fn polled_level_rings(&self, kernel: &KernelContext<'_>) -> u32 {
+        self.polled_rings() / kernel.layout.levels
+    }
+
+    /// The number of a ring among all rings, given its number among those that a group polls.
+    pub(super) fn polled_ring<'b>(&self, polled: U32<'b>) -> U32<'b> {
+        match self.bank.group_stripes() {
+            1 => polled,
+            stripes => polled / stripes,
+        }
+    }
+
+    /// So many producers, or how many of the rings that a group polls are theirs, at each level.
+    pub(super) fn rings_of_producers<'b>(&self, producers: U32<'b>) -> U32<'b> {
+        match self.bank.group_stripes() {
+            1 => producers,
+            stripes => producers * stripes,
+        }
     }
 
     /// The number of a stripe's first slot.

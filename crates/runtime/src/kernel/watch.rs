@@ -42,7 +42,7 @@ pub(super) fn write_watch(
 /// Looks at every ring once, and gives one of [`look`].
 fn look_at_rings<'b>(f: &'b FunctionBuilder<'b>, run: WindowRunner<'_>, light: LightTasks) -> U32<'b> {
     let kernel = run.kernel;
-    let (rings, subgroup) = (kernel.layout.polled_rings().count() as u32, kernel.layout.subgroup);
+    let (rings, subgroup) = (run.slots.polled_rings(), kernel.layout.subgroup);
     // Both words are on their way while the lanes look at the rings.
     let halt = halt_word(f, kernel, Order::Relaxed);
     let notice = notice::notice_word(f, kernel, f.group());
@@ -118,7 +118,7 @@ impl<'b> RingHead<'b> {
             let took = f.choose(
                 alone,
                 || {
-                    let level = claim::ring_level(f, kernel, ring);
+                    let level = claim::ring_level(f, kernel, slots, ring);
                     light.attempt(f, run, FoundLine { words, position, number, tenant, permit, level })
                 },
                 || f.lit(attempt::NEEDS_WINDOW),

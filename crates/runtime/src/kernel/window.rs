@@ -179,7 +179,7 @@ impl<'k> WindowRunner<'k> {
         let place = self.task_place(f, window, task);
         let slot = self.slots.session_slot(place.number);
         match window.owner {
-            WindowOwner::Ring(owner) => cells::place_of_cell(f, self.kernel, owner, (&place, slot)),
+            WindowOwner::Ring(owner) => cells::place_of_cell(f, self, owner, (&place, slot)),
             WindowOwner::EachSlot => slot,
         }
     }

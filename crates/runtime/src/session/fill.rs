@@ -54,7 +54,7 @@ fn fill_some(
             FirstContent::ZerosEachRun => FirstWords::W32(vec![0; memory.len()]),
             FirstContent::ControlWords => FirstWords::W32(control_words(spec)),
             FirstContent::RingTenants => {
-                FirstWords::W32(layout.polled_rings().map(|ring| ring.tenant).collect())
+                FirstWords::W32(layout.rings.iter().map(|ring| ring.tenant).collect())
             }
             FirstContent::TenantStrides => FirstWords::W32(tenant_strides(spec)),
             FirstContent::TenantShares => FirstWords::W32(share_table(spec, layout)),

@@ -8,7 +8,8 @@
 //! - A *near* ring has one stripe per group that the session was launched with. If there are fewer groups now, each of them
 //!   polls several stripes of each ring. More groups than stripes would find nothing to poll, so there are never more than
 //!   the session was launched with.
-//! - In a session with rings of both kinds, the groups that poll near rings stay, and the number of the others changes.
+//! - In a session with rings of both kinds, some groups poll near rings and the others serve far rings, in the same proportion
+//!   as in a session that is launched with so many groups.
 //!
 //! Every group has counters of its own. Those of groups that are no more are added to those of others.
 

@@ -13,19 +13,20 @@ use pelton_ir::types::Type;
 use crate::pretend::PretendDevice;
 use crate::{ALONE, LONG, launch, park, parked, version};
 
-/// Sizes that a session goes through. With near rings of five stripes, some of them divide the stripes evenly and others do
-/// not. The groups that poll near rings beside far ones stay, so those sessions have at least two.
-fn sizes(placement: Placement) -> &'static [u32] {
+/// Sizes that a session goes through that is launched with five groups, or with 48. Some of them divide the stripes of near
+/// rings evenly and others do not. Beside far rings, one of sixteen groups polls near rings.
+fn sizes(placement: Placement, launched: u32) -> &'static [u32] {
     match placement {
         Near => &[3, 1, 2, 5, 4, 5],
         Far => &[3, 1, 2, 7, 5],
-        Both => &[3, 2, 7, 5],
+        Both if launched == 5 => &[3, 2, 7, 5],
+        Both => &[33, 2, 48],
     }
 }
 
 /// Two tenants that share the groups by weight, with rings of several levels, resumable tasks, events and payloads.
-fn spec(placement: Placement, lanes: Option<u32>) -> Spec {
-    let mut geometry = Geometry::new(16).groups(5);
+fn spec(placement: Placement, groups: u32, lanes: Option<u32>) -> Spec {
+    let mut geometry = Geometry::new(16).groups(groups);
     geometry.lanes = lanes;
     let tenants = [Tenant::new(0).producers(2), Tenant::new(1).producers(1).weight(3)];
     let spec = Spec::new(geometry).placement(placement).claim(Claim::Priority { every: 4 });
@@ -57,7 +58,7 @@ fn every_size(session: &Session, shape: &str) {
     let mut producers: Vec<_> = [0, 0, 1].map(|tenant| session.producer(tenant).unwrap()).into();
     let mut ran = session.snapshot().unwrap().done;
     let levels = session.layout().levels;
-    for groups in sizes(placement) {
+    for groups in sizes(placement, session.layout().workers) {
         let mut waiting: Vec<Ticket> =
             producers.iter_mut().map(|producer| park(session, producer, 7)).collect();
         [0, 1].iter().for_each(|tenant| session.set_mask(*tenant, 0).unwrap());
@@ -136,10 +137,22 @@ fn every_stripe_is_served_whatever_the_size() {
             _ => &[(Near, None), (Far, None), (Both, None)],
         };
         for (placement, lanes) in shapes {
-            let session = Session::launch(&device, &spec(*placement, *lanes)).unwrap();
+            let session = Session::launch(&device, &spec(*placement, 5, *lanes)).unwrap();
             every_size(&session, &format!("{name} {placement:?} {lanes:?} lanes"));
         }
     }
+}
+
+#[test]
+fn near_stripes_are_shared_beside_far_rings_too() {
+    let session = launch(&spec(Both, 48, None));
+    let near =
+        |session: &Session| session.layout().banks.near().map(|bank| (bank.groups, bank.group_stripes()));
+    assert_eq!(near(&session), Some((3, 1)));
+    session.resize(33).unwrap();
+    assert_eq!(near(&session), Some((2, 2)));
+    session.resize(48).unwrap();
+    every_size(&session, "cpu Both, 48 groups");
 }
 
 #[test]
