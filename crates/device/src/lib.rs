@@ -97,6 +97,7 @@
 //! | `inject` | no | lets groups of the CPU sleep until they are woken; for tests of who wakes them |
 //! | `loom` | no | loom's atomics in the eventcount; for this crate's own tests |
 
+pub mod barrier;
 pub mod caps;
 pub mod cpu;
 #[cfg(feature = "cuda")]
@@ -137,6 +138,22 @@ pub trait Device: fmt::Debug + Send + Sync {
 
     /// Allocates memory of `len` words, which are all zero.
     fn alloc(&self, kind: MemoryKind, width: WordWidth, len: usize) -> Result<Memory, DeviceError>;
+
+    /// Makes host memory that another device has allocated usable on this one too, and returns it. Both devices and the host
+    /// then see the same words.
+    ///
+    /// # Errors
+    ///
+    /// [`DeviceError::Memory`] if the host cannot reach the words, and [`DeviceError::Exhausted`] if the device cannot.
+    fn adopt(&self, memory: &Memory) -> Result<Memory, DeviceError> {
+        match memory.store().mapped() {
+            Some(_) => Ok(memory.clone()),
+            None => Err(DeviceError::Memory {
+                device: self.caps().name.clone(),
+                what: "use for memory that the host cannot reach",
+            }),
+        }
+    }
 
     /// Compiles a kernel for groups of `lanes` lanes: the kernel of the given name or, if no name is given, the
     /// module's only kernel.

@@ -2,7 +2,7 @@
 
 use super::current::{Current, ModuleHandle, StreamHandle};
 use super::near::{ExportedMemory, NearBlock};
-use super::pinned::Pinned;
+use super::pinned::{Pinned, RegisteredBlock};
 
 /// A resource that nothing uses any more, and that is freed as soon as no kernel is resident.
 #[derive(Debug)]
@@ -11,6 +11,8 @@ pub(super) enum DeferredFree {
     Device(u64),
     /// Host memory that the device reaches.
     Host(Pinned),
+    /// Host memory of another device that this device reaches too.
+    Registration(RegisteredBlock),
     /// Device memory that the host writes.
     Near(NearBlock),
     /// Device memory that the host was to write, but which could not be mapped.
@@ -27,6 +29,7 @@ impl DeferredFree {
         let _ = match self {
             DeferredFree::Device(at) => current.free(at),
             DeferredFree::Host(pinned) => pinned.free(current),
+            DeferredFree::Registration(block) => block.free(current),
             DeferredFree::Near(block) => block.free(current),
             DeferredFree::Exported(memory) => memory.free(current),
             DeferredFree::Module(module) => current.unload(module),

@@ -9,7 +9,7 @@ use crate::memory::{Line, Memory, MemoryKind, MemoryStore, WordSlice, WordSliceM
 
 use super::context::CudaContext;
 use super::deferred::DeferredFree;
-use super::pinned::Pinned;
+use super::pinned::{Pinned, RegisteredBlock};
 
 /// Allocates host memory that the device reaches, all zero.
 pub(super) fn alloc_host(
@@ -21,6 +21,17 @@ pub(super) fn alloc_host(
     let pinned = Pinned::new(context.enter()?, block)?;
     let store = PinnedStore { context: context.clone(), pinned: Some(pinned) };
     Ok(Memory::new(MemoryKind::Host, width, len, Arc::new(store)))
+}
+
+/// Makes host memory that another device has allocated reachable for this one.
+pub(super) fn adopt_host(context: &Arc<CudaContext>, memory: &Memory) -> Result<Memory, DeviceError> {
+    let store = memory.store();
+    if store.address(context.id).is_some() {
+        return Ok(memory.clone());
+    }
+    let registered = RegisteredBlock::new(context.enter()?, store.clone())?;
+    let adopted = AdoptedStore { context: context.clone(), registered: Some(registered) };
+    Ok(Memory::new(MemoryKind::Host, memory.width(), memory.len(), Arc::new(adopted)))
 }
 
 /// Allocates device memory, all zero.
@@ -114,6 +125,58 @@ impl Drop for PinnedStore {
     fn drop(&mut self) {
         if let Some(pinned) = self.pinned.take() {
             self.context.defer_free(DeferredFree::Host(pinned));
+        }
+    }
+}
+
+/// Host memory of another device that this device reaches too.
+#[derive(Debug)]
+struct AdoptedStore {
+    context: Arc<CudaContext>,
+    /// The registration, which is taken when this is dropped.
+    registered: Option<RegisteredBlock>,
+}
+
+impl AdoptedStore {
+    fn block(&self) -> Result<&Mapped, DeviceError> {
+        let gone = || DeviceError::Memory { device: "this memory".into(), what: "words any more" };
+        self.mapped().ok_or_else(gone)
+    }
+}
+
+impl MemoryStore for AdoptedStore {
+    fn mapped(&self) -> Option<&Mapped> {
+        self.registered.as_ref()?.store.mapped()
+    }
+
+    fn address(&self, device: u64) -> Option<u64> {
+        let registered = self.registered.as_ref()?;
+        if self.context.id == device { Some(registered.at) } else { registered.store.address(device) }
+    }
+
+    fn upload(&self, at: usize, words: WordSlice<'_>) -> Result<(), DeviceError> {
+        self.block()?.upload(at, words)
+    }
+
+    fn download(&self, at: usize, words: WordSliceMut<'_>) -> Result<(), DeviceError> {
+        self.block()?.download(at, words)
+    }
+
+    fn put(&self, at: usize, lines: &[Line]) -> Result<(), DeviceError> {
+        self.block()?.put(at, lines)
+    }
+
+    fn flush(&self) {
+        if let Some(block) = self.mapped() {
+            block.flush();
+        }
+    }
+}
+
+impl Drop for AdoptedStore {
+    fn drop(&mut self) {
+        if let Some(registered) = self.registered.take() {
+            self.context.defer_free(DeferredFree::Registration(registered));
         }
     }
 }

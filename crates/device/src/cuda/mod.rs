@@ -132,6 +132,10 @@ impl Device for Cuda {
         }
     }
 
+    fn adopt(&self, memory: &Memory) -> Result<Memory, DeviceError> {
+        memory::adopt_host(&self.context, memory)
+    }
+
     fn load(&self, module: &Valid, kernel: Option<&str>, lanes: u32) -> Result<Arc<dyn Kernel>, DeviceError> {
         let kernel = self.check_load(module, kernel, lanes)?;
         let code = self.compiler.find_or_load(module, kernel, lanes)?;

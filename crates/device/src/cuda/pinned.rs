@@ -1,9 +1,11 @@
 //! Host memory that is registered with the driver, so that the device reaches it.
 
 use std::mem::ManuallyDrop;
+use std::sync::Arc;
 
 use crate::error::DeviceError;
 use crate::mapped::Mapped;
+use crate::memory::MemoryStore;
 
 use super::current::Current;
 use super::raw::DriverStatus;
@@ -39,6 +41,41 @@ impl Pinned {
     pub(super) fn free(self, current: Current) -> Result<(), DriverStatus> {
         current.unregister(self.block.start().as_ptr())?;
         drop(ManuallyDrop::into_inner(self.block));
+        Ok(())
+    }
+}
+
+/// A block of host memory that belongs to another device, and that this device reaches too. [`RegisteredBlock::free`] ends
+/// that. A block that is merely dropped stays registered, and its memory allocated.
+#[derive(Debug)]
+pub(super) struct RegisteredBlock {
+    /// The memory of the other device.
+    pub store: ManuallyDrop<Arc<dyn MemoryStore>>,
+    /// The address that the device knows the block by.
+    pub at: u64,
+}
+
+impl RegisteredBlock {
+    /// Registers the block of another device with the driver.
+    pub(super) fn new(current: Current, store: Arc<dyn MemoryStore>) -> Result<Self, DeviceError> {
+        let unreachable = || DeviceError::Memory {
+            device: "cuda".into(),
+            what: "use for memory that the host cannot reach",
+        };
+        let block = store.mapped().ok_or_else(unreachable)?;
+        let bytes = block.bytes();
+        // SAFETY: the store owns the pages of the block, and is not dropped before the block is unregistered.
+        let at = unsafe { current.register(block.start().as_ptr(), bytes) };
+        let at = at.map_err(|status| status.for_bytes(bytes))?;
+        Ok(RegisteredBlock { store: ManuallyDrop::new(store), at })
+    }
+
+    /// Unregisters the block. Blocks while a kernel is resident.
+    pub(super) fn free(self, current: Current) -> Result<(), DriverStatus> {
+        if let Some(block) = self.store.mapped() {
+            current.unregister(block.start().as_ptr())?;
+        }
+        drop(ManuallyDrop::into_inner(self.store));
         Ok(())
     }
 }

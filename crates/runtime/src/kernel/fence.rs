@@ -454,7 +454,7 @@ mod tests {
     fn posted(placement: Placement, states: &[u32]) -> Vec<u32> {
         let spec = Spec::new(Geometry::new(16).lanes(1).groups(1)).placement(placement);
         let device = open("reference").expect("it is always there");
-        let layout = Layout::new(&spec, device.caps(), None, None).expect("it fits");
+        let layout = Layout::new(&spec, device.caps(), (None, None), None).expect("it fits");
         let mut m = Builder::new();
         let kernel = KernelContext::new(&mut m, &spec, layout, false);
         let (slots, frontier, done) = match &kernel.mode {

@@ -145,7 +145,10 @@ impl Layout {
         slots_before: Option<SlotBanks>,
     ) -> Result<Layout, AssembleError> {
         let Geometry { slots, window, .. } = spec.geometry;
-        let placement = bank::choose_placement(spec, caps)?;
+        let placement = match slots_before {
+            Some(banks) => banks.placement(),
+            None => bank::choose_placement(spec, caps)?,
+        };
         let (lanes, workers, groups) = launch_size(spec, caps, placement)?;
         // A drained batch is one ring for all tenants, whatever the claim.
         let drain = spec.lifetime == Lifetime::Drain;

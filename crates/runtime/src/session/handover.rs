@@ -48,6 +48,7 @@ use super::fill::fill_next_run;
 use super::kernel::SessionKernel;
 use super::launch::bind_buffers;
 use super::memory::BufferMemories;
+use super::move_to::{copy_to_device, is_same_block};
 use super::resize::{changes_shape, copy_counters, next_geometry};
 use super::rings::{Rings, Stripe};
 use crate::deadline::{Deadline, PollBackoff};
@@ -198,7 +199,11 @@ impl Session {
 
     /// Lets the running kernel end, and launches the planned one. If there is none, or if it cannot be launched, the old one
     /// is launched again.
-    fn pause_and_launch(&self, old: &SessionKernel, planned: Option<&PlannedKernel>) -> Result<(), Error> {
+    pub(super) fn pause_and_launch(
+        &self,
+        old: &SessionKernel,
+        planned: Option<&PlannedKernel>,
+    ) -> Result<(), Error> {
         if !self.rings().state.is_running() {
             return Err(self.rings().state.ended_error());
         }
@@ -225,16 +230,16 @@ impl Session {
 }
 
 /// A kernel that is to follow another one, as far as it can be made while that one runs.
-struct PlannedKernel {
-    spec: Arc<Spec>,
-    geometry: Geometry,
-    assembled: Assembled,
-    stand_ins: Vec<NamedHandler>,
-    compiled: CompiledKernel,
+pub(super) struct PlannedKernel {
+    pub spec: Arc<Spec>,
+    pub geometry: Geometry,
+    pub assembled: Assembled,
+    pub stand_ins: Vec<NamedHandler>,
+    pub compiled: CompiledKernel,
     /// The memory of the kernel. Buffers that have to grow have new memory, whose content is not copied yet.
-    memories: BufferMemories,
+    pub memories: BufferMemories,
     /// The new versions of handlers that do not take over the tasks that the old ones have begun.
-    fresh_versions: Vec<NamedHandler>,
+    pub fresh_versions: Vec<NamedHandler>,
 }
 
 impl PlannedKernel {
@@ -292,6 +297,7 @@ impl PlannedKernel {
         self.check_begun_tasks(old)?;
         let Assembled { module, layout } = &self.assembled;
         let loaded = self.compiled.load()?;
+        copy_to_device(session.rings(), old, layout, &self.memories)?;
         copy_counters(old, layout, &self.memories)?;
         copy_frames(old, layout, &self.memories)?;
         let kernel = SessionKernel {
@@ -371,13 +377,13 @@ fn check_room((old_spec, old): (&Spec, &Layout), (spec, new): (&Spec, &Layout)) 
     Ok(())
 }
 
-/// Copies the frames of all cells, if the next kernel has larger ones.
+/// Copies the frames of all cells, if they lie elsewhere in the next kernel.
 fn copy_frames(old: &SessionKernel, layout: &Layout, memories: &BufferMemories) -> Result<(), Error> {
-    let (Some(from), Some(to)) = (old.layout.steps, layout.steps) else { return Ok(()) };
-    if from.frame_words == to.frame_words || from.frame_words == 0 {
+    let Some(from) = old.layout.steps.filter(|steps| steps.frame_words > 0) else { return Ok(()) };
+    let (before, after) = (old.memories.need(BufferId::Frames)?, memories.need(BufferId::Frames)?);
+    if is_same_block(before, after) {
         return Ok(());
     }
-    let (before, after) = (old.memories.need(BufferId::Frames)?, memories.need(BufferId::Frames)?);
     let (mut words, mut grown) = (vec![0u32; before.len()], vec![0u32; after.len()]);
     before.download(0, &mut words)?;
     for cell in 0..layout.cell_count() {

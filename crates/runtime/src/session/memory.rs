@@ -98,9 +98,16 @@ impl MemoryOwner {
     fn host_words(self, len: usize) -> Result<View64, Error> {
         match self {
             MemoryOwner::Process => {
-                let memory = Memory::mapped(MemoryKind::Host, WordWidth::W64, len)?;
+                let memory = self.host_block(len)?;
                 memory.view64().ok_or(Error::Internal("words of the host"))
             }
+        }
+    }
+
+    /// Allocates a block of zeroed words that no kernel reaches yet.
+    fn host_block(self, len: usize) -> Result<Memory, DeviceError> {
+        match self {
+            MemoryOwner::Process => Memory::mapped(MemoryKind::Host, WordWidth::W64, len),
         }
     }
 }
@@ -114,6 +121,8 @@ pub(crate) struct RingMemory {
     owner: MemoryOwner,
     /// The blocks that the kernel reaches.
     pub shared: BufferMemories,
+    /// The host's copy of near slots, if the host cannot read them where they are polled.
+    near_copy: Option<Memory>,
 }
 
 impl RingMemory {
@@ -123,7 +132,7 @@ impl RingMemory {
         device: &Arc<dyn Device>,
         layout: &Layout,
     ) -> Result<Self, DeviceError> {
-        Ok(RingMemory { owner, shared: owner.shared_blocks(device, layout)? })
+        Ok(RingMemory { owner, shared: owner.shared_blocks(device, layout)?, near_copy: None })
     }
 
     /// Returns the words of a block with 64-bit words.
@@ -141,9 +150,20 @@ impl RingMemory {
         self.owner.host_words(len)
     }
 
-    /// Allocates the host's copy of slots that lie at the device and that the host cannot read there.
-    pub(crate) fn slot_copy(&self, slots: &Memory) -> Result<View64, Error> {
-        self.owner.host_words(slots.len())
+    /// Allocates the host's copy of near slots, which lie at the device and which the host cannot read there.
+    pub(crate) fn near_copy(&mut self, slots: &Memory) -> Result<View64, Error> {
+        let copy = self.owner.host_block(slots.len())?;
+        let words = copy.view64().ok_or(Error::Internal("words of the host"))?;
+        self.near_copy = Some(copy);
+        Ok(words)
+    }
+
+    /// Returns the near slots in memory that the host reaches: those of a kernel, or the host's copy of them.
+    pub(super) fn near_slots<'m>(&'m self, memories: &'m BufferMemories) -> Result<&'m Memory, Error> {
+        match &self.near_copy {
+            Some(copy) => Ok(copy),
+            None => memories.need(BufferId::NearSlots),
+        }
     }
 }
 
@@ -161,6 +181,12 @@ impl DeviceMemory {
         Ok(DeviceMemory {
             blocks: BufferMemories::allocate(device, layout, |kind| kind != MemoryKind::Host)?,
         })
+    }
+}
+
+impl FromIterator<(BufferKey, Memory)> for BufferMemories {
+    fn from_iter<I: IntoIterator<Item = (BufferKey, Memory)>>(blocks: I) -> Self {
+        BufferMemories(blocks.into_iter().collect())
     }
 }
 

@@ -23,6 +23,7 @@ mod inject;
 mod kernel;
 mod launch;
 mod memory;
+mod move_to;
 mod payload;
 mod place;
 mod producer;

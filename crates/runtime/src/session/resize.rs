@@ -16,6 +16,7 @@
 use super::Session;
 use super::kernel::SessionKernel;
 use super::memory::BufferMemories;
+use super::move_to::is_same_block;
 use crate::deadline::Deadline;
 use crate::error::{Error, HandOverError};
 use crate::kernel::{BufferId, Geometry, Layout, Spec, worker_count};
@@ -92,15 +93,18 @@ pub(super) fn changes_shape(id: BufferId, old: &Layout, next: &Layout) -> bool {
     COUNTER_ROWS.iter().any(|(rows, columns)| *rows == id && shape(*columns, old) != shape(*columns, next))
 }
 
-/// Copies the counters of a kernel that has ended, if they have another shape in the next one. The counters of a row come in
-/// the same order in both.
+/// Copies the counters of a kernel that has ended, if they lie elsewhere in the next one. The counters of a row come in the
+/// same order in both.
 pub(super) fn copy_counters(
     old: &SessionKernel,
     next: &Layout,
     memories: &BufferMemories,
 ) -> Result<(), Error> {
-    for (id, columns) in COUNTER_ROWS.iter().filter(|(id, _)| changes_shape(*id, &old.layout, next)) {
-        let Ok(to) = memories.need(*id) else { continue };
+    for (id, columns) in &COUNTER_ROWS {
+        let (Ok(from), Ok(to)) = (old.memories.need(*id), memories.need(*id)) else { continue };
+        if is_same_block(from, to) {
+            continue;
+        }
         let counters = old.memories.download_words(*id)?;
         let rows = counters.chunks(columns(&old.layout) as usize);
         to.upload(0, &fold_rows(rows, (next.groups as usize, columns(next) as usize)))?;

@@ -14,6 +14,8 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard};
 
+use pelton_device::Memory;
+
 use super::Session;
 use crate::deadline::PollBackoff;
 use crate::error::Error;
@@ -64,14 +66,16 @@ impl Session {
     fn change_word(&self, changes: &mut ControlChanges, word: u32, value: u32) -> Result<(), Error> {
         // Relaxed: a task that is submitted later is published with a release, and so is CHANGED.
         self.rings().host_words[word as usize].store(value, Ordering::Relaxed);
-        let keepers = self.rings().layout.keepers as usize;
+        // A move changes who keeps the words, but not while somebody else uses the session.
+        let kernel = self.kernel();
+        let keepers = kernel.layout.keepers as usize;
         if keepers > 0 {
             changes.count = changes.count.wrapping_add(1);
             let change = changes.count << 8 | word;
             // Pairs with the acquire of the group that keeps the control words: it sees the word that has changed.
             self.rings().host_words[control::CHANGED as usize].store(change, Ordering::Release);
             self.served.current_run().wake();
-            self.await_keepers(change, keepers)?;
+            self.await_keepers(kernel.memories.need(BufferId::Acks)?, change, keepers)?;
         }
         // Groups that had found no task that they were allowed to run look again.
         self.served.current_run().wake();
@@ -79,8 +83,7 @@ impl Session {
     }
 
     /// Waits until all keepers of the control words have answered that they have taken a change over.
-    fn await_keepers(&self, change: u32, keepers: usize) -> Result<(), Error> {
-        let acks = self.rings().memory.shared.need(BufferId::Acks)?;
+    fn await_keepers(&self, acks: &Memory, change: u32, keepers: usize) -> Result<(), Error> {
         let acks = acks.view32().ok_or(Error::Internal("acks"))?;
         let mut backoff = PollBackoff::default();
         // Pairs with the kernel's release: tasks that are submitted from here on run under the new value.

@@ -236,13 +236,13 @@ impl Rings {
     /// position of each stripe.
     pub(crate) fn new(
         layout: Arc<Layout>,
-        memory: RingMemory,
+        mut memory: RingMemory,
         device: &DeviceMemory,
         starts: &[u64],
         spec: &Spec,
     ) -> Result<Self, Error> {
+        let mut stripes = make_stripes(&layout, &mut memory, device, starts)?;
         let host = memory.shared.need(BufferId::Host)?;
-        let mut stripes = make_stripes(&layout, &memory, device, starts)?;
         let cells = SessionCells::new(&layout, &memory, &mut stripes)?;
         Ok(Rings {
             stripes,
@@ -312,7 +312,7 @@ impl Rings {
 /// Makes the stripes of a layout, in the order of the layout.
 fn make_stripes(
     layout: &Layout,
-    memory: &RingMemory,
+    memory: &mut RingMemory,
     device: &DeviceMemory,
     starts: &[u64],
 ) -> Result<Vec<Stripe>, Error> {
@@ -343,11 +343,11 @@ fn make_stripes(
 
 /// Returns the slots of one placement. If they lie at the device and the host cannot read them there, it keeps a copy
 /// of them.
-fn slot_memory(id: BufferId, memory: &RingMemory, device: &DeviceMemory) -> Result<SlotMemory, Error> {
-    let slots = memory.shared.need(id).or_else(|_| device.blocks.need(id))?;
+fn slot_memory(id: BufferId, memory: &mut RingMemory, device: &DeviceMemory) -> Result<SlotMemory, Error> {
+    let slots = memory.shared.need(id).or_else(|_| device.blocks.need(id))?.clone();
     Ok(match slots.view64() {
         Some(view) => SlotMemory::Mapped(view),
-        None => SlotMemory::Near { memory: slots.clone(), copy: memory.slot_copy(slots)? },
+        None => SlotMemory::Near { copy: memory.near_copy(&slots)?, memory: slots },
     })
 }
 

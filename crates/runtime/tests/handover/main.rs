@@ -3,6 +3,7 @@
 
 mod failures;
 mod load;
+mod moves;
 #[path = "../pretend/mod.rs"]
 mod pretend;
 mod resize;

@@ -1,0 +1,208 @@
+//! Moving: a session goes on with a kernel on another device.
+//!
+//! This is a [hand-over](super::handover) to a kernel that was assembled for another device. Rings and records lie in memory
+//! of the host, which the next device [adopts](pelton_device::Device::adopt), so producers and tickets notice no more than at
+//! any other hand-over. What lies in the device's memory is copied in the pause: the workspace, cells and their frames,
+//! queues, events, graphs, counters, and how far each ring was served.
+//!
+//! **Near slots.** A device with memory of its own polls near slots there, and another device cannot poll them. But the host
+//! keeps a copy of every line that it writes to such memory, and writes both in the same way. So the next device polls the
+//! host's copy, and producers need not know where their slots are polled. It answers later than a device that polls memory
+//! of its own.
+//!
+//! **What belongs to one device alone.** Devices with memory of their own have copies of the control words, of payloads and
+//! of replies there. When a session moves to such a device, these are made from the host's words. When it moves away, the
+//! replies of tasks that have begun are copied back to the host, where the next device goes on writing them.
+
+use std::sync::Arc;
+
+use pelton_device::barrier::fence_all_threads;
+use pelton_device::{Device, Memory, WordWidth};
+
+use super::Session;
+use super::handover::PlannedKernel;
+use super::kernel::SessionKernel;
+use super::memory::{BufferMemories, DeviceMemory};
+use super::rings::Rings;
+use crate::error::Error;
+use crate::kernel::cells::cell_state;
+use crate::kernel::layout::{BufferBinding, BufferKey};
+use crate::kernel::{Assembled, BufferId, Layout, PreviousKernel, Spec, assemble_after, worker_count};
+
+impl Session {
+    /// Moves the session to another device while producers submit tasks. Tasks, tickets and the contents of all memory stay,
+    /// and resumable tasks that have begun go on there.
+    ///
+    /// The session has as many groups as it names, or as suit the other device if it names no number, but no more than a
+    /// [`resize`](Session::resize) could give it. Near rings of a session that has moved lie in the host's memory. The
+    /// session needs to be borrowed mutably, because views of its memory would show that of the old device.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use pelton::{Opcode, Session, Spec, Task, device};
+    ///
+    /// let mut session = Session::launch(&device::open("cpu")?, &Spec::default())?;
+    /// let mut producer = session.producer(0)?;
+    /// let add = Task::new(Opcode::ATOMIC_ADD).args([5, 0]);
+    /// assert_eq!(producer.submit(add)?.wait(Duration::from_secs(60))?, 0);
+    /// session.move_to(&device::open("reference")?)?;
+    /// assert_eq!(producer.submit(add)?.wait(Duration::from_secs(60))?, 5);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Refused`] if the session's kernel cannot be assembled for the other device, and [`Error::Device`] if that
+    /// device has too little memory, or cannot load or launch the kernel. In all these cases the session goes on where it
+    /// is. [`Error::Ended`] if the session has ended, or ends now because neither device can run its kernel.
+    pub fn move_to(&mut self, device: &Arc<dyn Device>) -> Result<(), Error> {
+        let old = self.kernel();
+        if Arc::ptr_eq(&self.device, device) {
+            return self.pause_and_launch(&old, None);
+        }
+        let planned = plan_move(self, &old, device)?;
+        self.pause_and_launch(&old, Some(&planned))?;
+        self.device = device.clone();
+        self.memory = DeviceMemory { blocks: self.kernel().memories.clone() };
+        Ok(())
+    }
+}
+
+/// Assembles and loads the kernel of a session for another device, and allocates its memory there.
+fn plan_move(
+    session: &Session,
+    old: &SessionKernel,
+    device: &Arc<dyn Device>,
+) -> Result<PlannedKernel, Error> {
+    let (spec, placement) = (&old.spec, old.layout.placement());
+    let (least, most) = old.layout.banks.worker_range().into_inner();
+    let mut workers = worker_count(spec, device.caps(), placement)?.clamp(least, most);
+    let previous = PreviousKernel { layout: &old.layout, stand_ins: &old.stand_ins };
+    let (geometry, assembled, compiled) = loop {
+        let geometry = old.geometry.clone().groups(workers);
+        let fitted = Spec { geometry: geometry.clone(), placement: Some(placement), ..Spec::clone(spec) };
+        let assembled = assemble_after(Some(previous), &fitted, device.caps())?;
+        let compiled = device.compile(&assembled.module, None, assembled.layout.lanes)?;
+        let fit = (u64::from(compiled.load()?.resident()) * u64::from(spec.share) / 100) as u32;
+        let besides = assembled.layout.groups - assembled.layout.workers;
+        let fewer = fit.saturating_sub(besides).clamp(least, most);
+        if spec.geometry.groups.is_some() || assembled.layout.groups <= fit || fewer >= workers {
+            break (geometry, assembled, compiled);
+        }
+        workers = fewer;
+    };
+    let memories = memory_on(device, session.rings(), old, &assembled)?;
+    Ok(PlannedKernel {
+        spec: spec.clone(),
+        geometry,
+        assembled,
+        stand_ins: old.stand_ins.clone(),
+        compiled,
+        memories,
+        fresh_versions: Vec::new(),
+    })
+}
+
+/// Returns the memory of a kernel on another device. Memory of the host is adopted, and all other memory is new.
+fn memory_on(
+    device: &Arc<dyn Device>,
+    rings: &Rings,
+    old: &SessionKernel,
+    assembled: &Assembled,
+) -> Result<BufferMemories, Error> {
+    let block = |b: &BufferBinding| {
+        let shared = match b.key {
+            BufferKey::Kernel(BufferId::NearSlots) => Some(rings.memory.near_slots(&old.memories)?),
+            key => rings.memory.shared.get(key).filter(|memory| memory.len() == b.len),
+        };
+        let memory = match shared {
+            Some(memory) => device.adopt(memory)?,
+            None => device.alloc(b.kind, b.width, b.len)?,
+        };
+        Ok((b.key, memory))
+    };
+    assembled.layout.buffers.iter().map(block).collect()
+}
+
+/// Copies what the kernel of another device has left to the memory of the kernel that follows it. Does nothing where both
+/// have the same memory.
+pub(super) fn copy_to_device(
+    rings: &Rings,
+    old: &SessionKernel,
+    layout: &Layout,
+    memories: &BufferMemories,
+) -> Result<(), Error> {
+    if old.layout.wakes != layout.wakes {
+        // Waking a run of a device whose groups never sleep issues no fence, which the next run may rely on.
+        fence_all_threads();
+    }
+    for (key, to) in memories.iter() {
+        if old.memories.get(key).is_some_and(|from| is_same_block(from, to)) {
+            continue;
+        }
+        let from = match key {
+            BufferKey::Kernel(BufferId::ControlCopy) => {
+                rings.memory.shared.get(BufferKey::Kernel(BufferId::Host))
+            }
+            BufferKey::Kernel(id @ (BufferId::PayloadCopy | BufferId::ReplyCopy)) => {
+                let original = if id == BufferId::PayloadCopy { BufferId::Payload } else { BufferId::Reply };
+                old.memories.get(key).or(old.memories.get(BufferKey::Kernel(original)))
+            }
+            key => old.memories.get(key),
+        };
+        // Buffers of other lengths are those of single groups, which begin with zeros or are copied by themselves.
+        if let Some(from) = from.filter(|from| from.len() == to.len()) {
+            copy_words(from, to)?;
+        }
+    }
+    copy_replies_back(rings, old, layout)
+}
+
+/// Copies the replies of tasks that have begun to the host's memory, if the old kernel has written them to a copy and the
+/// next one has none.
+fn copy_replies_back(rings: &Rings, old: &SessionKernel, layout: &Layout) -> Result<(), Error> {
+    let copy = old.memories.get(BufferKey::Kernel(BufferId::ReplyCopy)).filter(|_| !layout.remote);
+    let (Some(copy), Ok(states)) = (copy, old.memories.download_words(BufferId::CellStates)) else {
+        return Ok(());
+    };
+    let (replies, words) =
+        (rings.memory.shared.need(BufferId::Reply)?, layout.places.reply_stride() as usize);
+    let mut reply = vec![0u32; words];
+    let begun =
+        states.iter().enumerate().filter(|(_, state)| **state & cell_state::PHASE != cell_state::ENDED);
+    for (cell, _) in begun {
+        let first = (layout.slot_count() as usize + cell) * words;
+        copy.download(first, &mut reply)?;
+        replies.upload(first, &reply)?;
+    }
+    Ok(())
+}
+
+/// Whether two blocks of memory have the same words.
+pub(super) fn is_same_block(a: &Memory, b: &Memory) -> bool {
+    let start = |memory: &Memory| memory.store().mapped().map(|mapped| mapped.start());
+    Arc::ptr_eq(a.store(), b.store()) || start(a).is_some_and(|from| start(b) == Some(from))
+}
+
+/// How many words are copied at once.
+const PIECE: usize = 1 << 20;
+
+/// Copies all words of a block to another one of the same length.
+fn copy_words(from: &Memory, to: &Memory) -> Result<(), Error> {
+    fn copy<T: pelton_device::memory::Slice + Clone + Default>(
+        from: &Memory,
+        to: &Memory,
+    ) -> Result<(), Error> {
+        let mut words = vec![T::default(); PIECE.min(from.len())];
+        for first in (0..from.len()).step_by(PIECE) {
+            let piece = &mut words[..PIECE.min(from.len() - first)];
+            from.download(first, piece)?;
+            to.upload(first, piece)?;
+        }
+        Ok(())
+    }
+    match from.width() {
+        WordWidth::W32 => copy::<u32>(from, to),
+        WordWidth::W64 => copy::<u64>(from, to),
+    }
+}
