@@ -1,7 +1,8 @@
-//! `bench handover`: for how long producers see no task end while the handlers or the size of a session change.
+//! `bench handover`: for how long producers see no task end while a session changes its handlers, its size or its device.
 //!
 //! A session is under [load], and its kernel is handed over again and again: to itself, to one with another handler, to one
-//! with a new version of a handler whose tasks are under way, and to one with another number of groups. The figure is the longest time between the ends of two
+//! with a new version of a handler whose tasks are under way, to one with another number of groups, and to one on another
+//! device. The figure is the longest time between the ends of two
 //! tasks that any producer saw during one hand-over. Handlers that are installed or replace others are new to the device
 //! every time, so they are compiled while the old kernel runs.
 //!
@@ -16,8 +17,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pelton::kernel::{Assembled, assemble};
-use pelton::{Handler, Session, Spec, Task};
+use pelton::{Handler, Region, Session, Spec, Task};
 use pelton_device::{Device, Kernel, Launch, open};
+use pelton_ir::types::Type;
 
 use self::load::{HandOverLoad, LoadWindow};
 use self::load_tasks::{LoadShape, YIELDS, yields_handler};
@@ -32,7 +34,7 @@ use crate::term::Term;
 /// The most times that floors are measured in a turn.
 const MOST_FLOORS: usize = 4;
 
-/// Measure how long producers wait while the handlers or the size of a session change
+/// Measure how long producers wait while a session changes its handlers, its size or its device
 ///
 /// Each row is the longest time between the ends of two tasks that any producer saw during one hand-over, in
 /// microseconds: p50 and p99 are over all hand-overs. The row with the same name and `undisturbed` is the same
@@ -49,7 +51,8 @@ A GPU is fed by 8 producers. The CPU is fed by as many as there are cores, at mo
 of the cores run tasks. Half of the tasks are plain, three of eight yield up to 49 times, and
 one of eight spawns two others. Eight more tasks yield for ever. Every result is checked, and
 that each task has run once. In the case `resize`, a session has all its groups and half of them
-in turn, and at least two of them at first.")]
+in turn, and at least two of them at first. In the case `move`, a GPU and the CPU take turns, or
+two CPU devices. Without --quick there is also a session that takes 1 GiB of memory along.")]
 pub(super) struct HandOverArgs {
     /// The device to run on; `pelton devices` lists them
     #[arg(long, short, value_name = "NAME", default_value = "cpu")]
@@ -75,18 +78,30 @@ enum HandOverTurn {
     Install,
     Replace,
     Resize,
+    Move { memory: MovedMemory },
     Floors,
+}
+
+/// How much memory a session takes along when it moves.
+#[derive(Clone, Copy)]
+enum MovedMemory {
+    /// No more than its tasks need.
+    Little,
+    /// A region of 1 GiB besides.
+    Gibibyte,
 }
 
 /// The sum of all floors, with which hand-overs are compared.
 const FLOOR_SUM: &str = "stop, load and launch";
 
 impl HandOverTurn {
-    const ALL: [HandOverTurn; 5] = [
+    const ALL: [HandOverTurn; 7] = [
         HandOverTurn::SameKernel,
         HandOverTurn::Install,
         HandOverTurn::Replace,
         HandOverTurn::Resize,
+        HandOverTurn::Move { memory: MovedMemory::Little },
+        HandOverTurn::Move { memory: MovedMemory::Gibibyte },
         HandOverTurn::Floors,
     ];
 
@@ -97,6 +112,10 @@ impl HandOverTurn {
             HandOverTurn::Install => &["install", "install, undisturbed"],
             HandOverTurn::Replace => &["replace", "replace, undisturbed"],
             HandOverTurn::Resize => &["resize", "resize, undisturbed"],
+            HandOverTurn::Move { memory: MovedMemory::Little } => &["move", "move, undisturbed"],
+            HandOverTurn::Move { memory: MovedMemory::Gibibyte } => {
+                &["move 1 GiB", "move 1 GiB, undisturbed"]
+            }
             HandOverTurn::Floors => &["stop", "load", "launch", FLOOR_SUM],
         }
     }
@@ -107,8 +126,9 @@ impl HandOverTurn {
     }
 
     /// Whether a row is wanted.
-    fn is_wanted(self, only: &str) -> bool {
-        self.rows().iter().any(|name| name.contains(only))
+    fn is_wanted(self, only: &str, quick: bool) -> bool {
+        let takes_long = matches!(self, HandOverTurn::Move { memory: MovedMemory::Gibibyte });
+        !(quick && takes_long) && self.rows().iter().any(|name| name.contains(only))
     }
 }
 
@@ -121,7 +141,7 @@ pub(super) fn run_handover(
     term: &Term,
 ) -> Result<(), CliError> {
     stop::listen()?;
-    if !HandOverTurn::ALL.iter().any(|turn| turn.is_wanted(only)) {
+    if !HandOverTurn::ALL.iter().any(|turn| turn.is_wanted(only, args.quick)) {
         return Ok(());
     }
     let (time, least, usual_rounds) = if args.quick { (100, 1, 5) } else { (500, 8, 15) };
@@ -129,7 +149,7 @@ pub(super) fn run_handover(
     term.note(format_args!("hand-overs in turns, producers {} …", bench.shape.producers));
     let mut turns = HandOverTurn::ALL.to_vec();
     // Every hand-over is compared with the floors.
-    turns.retain(|turn| matches!(turn, HandOverTurn::Floors) || turn.is_wanted(only));
+    turns.retain(|turn| matches!(turn, HandOverTurn::Floors) || turn.is_wanted(only, args.quick));
     let samples = take_turns(rounds.unwrap_or(usual_rounds), &mut turns, |turn| bench.measure(*turn))?;
     let mut measured = Vec::new();
     for (turn, rounds) in turns.iter().zip(samples) {
@@ -171,6 +191,8 @@ fn handover_rows(device: &Arc<dyn Device>, only: &str, measured: &[(&'static str
 /// What hand-overs are measured with.
 struct HandOverBench {
     device: Arc<dyn Device>,
+    /// The device that sessions move to, and from which they come back.
+    elsewhere: Arc<dyn Device>,
     shape: LoadShape,
     /// The time for which hand-overs are repeated in a turn, and their least number.
     time: Duration,
@@ -193,7 +215,8 @@ impl HandOverBench {
         let nothing = parse_kernel("nothing", include_str!("../kernels/nothing.pel"))?;
         let nothing = device.load(&nothing, None, 1)?;
         let (device, next) = (device.clone(), first.wrapping_add(1));
-        let bench = HandOverBench { device, shape, time, least, assembled, nothing, first, next };
+        let elsewhere = open("cpu")?;
+        let bench = HandOverBench { device, elsewhere, shape, time, least, assembled, nothing, first, next };
         bench.time_load()?; // from now on, the device has compiled it
         Ok(bench)
     }
@@ -217,7 +240,13 @@ impl HandOverBench {
             HandOverTurn::Resize => self.shape.with_two_groups(),
             _ => self.shape,
         };
-        let session = Session::launch(&self.device, &shape.spec(self.first))?;
+        let spec = match turn {
+            HandOverTurn::Move { memory: MovedMemory::Gibibyte } => {
+                shape.spec(self.first).region(Region::new("cargo", Type::U64, 1 << 27))
+            }
+            _ => shape.spec(self.first),
+        };
+        let mut session = Session::launch(&self.device, &spec)?;
         let mut load = HandOverLoad::start(&session, shape, self.first)?;
         let groups = session.layout().workers;
         let (mut gaps, mut undisturbed) = (Vec::new(), Vec::new());
@@ -226,6 +255,10 @@ impl HandOverBench {
             let next = if gaps.len() % 2 == 0 { groups / 2 } else { groups };
             let window = match turn {
                 HandOverTurn::Resize => load.watch(|| Ok(session.resize(next)?))?,
+                HandOverTurn::Move { .. } => {
+                    let to = if gaps.len() % 2 == 0 { &self.elsewhere } else { &self.device };
+                    load.watch(|| Ok(session.move_to(to)?))?
+                }
                 _ => self.hand_over(turn, &session, &mut load)?,
             };
             gaps.push(microseconds(window.longest));
