@@ -12,6 +12,7 @@ mod far;
 mod fence;
 mod future;
 mod graph;
+mod handover;
 mod near;
 mod plan;
 mod queue;
