@@ -97,7 +97,6 @@
 //! | `inject` | no | lets groups of the CPU sleep until they are woken; for tests of who wakes them |
 //! | `loom` | no | loom's atomics in the eventcount; for this crate's own tests |
 
-pub mod barrier;
 pub mod caps;
 pub mod cpu;
 #[cfg(feature = "cuda")]
@@ -109,6 +108,7 @@ pub mod launch;
 pub mod mapped;
 pub mod memory;
 pub mod null;
+pub mod process_fence;
 pub mod reference;
 mod timekeeper;
 pub mod view;
@@ -144,7 +144,8 @@ pub trait Device: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// [`DeviceError::Memory`] if the host cannot reach the words, and [`DeviceError::Exhausted`] if the device cannot.
+    /// [`DeviceError::Memory`] if the host cannot reach the words, and errors of the driver if it cannot make them reachable
+    /// for the device.
     fn adopt(&self, memory: &Memory) -> Result<Memory, DeviceError> {
         match memory.store().mapped() {
             Some(_) => Ok(memory.clone()),

@@ -153,7 +153,7 @@ pub enum HandOverError {
         "`{axis}` cannot change while a session runs: only handlers, libraries, fuel, share and the number of groups can"
     )]
     Axis { axis: &'static str },
-    /// The rings of the session cannot be served by so many groups: there is a least and a greatest number.
+    /// The rings of the session cannot be served by so many groups: they need from `least` to `most`.
     #[error("{}", impossible_groups(*.groups, *.least, *.most))]
     Groups { groups: u32, least: u32, most: u32 },
     /// The session has no handler of this name.
@@ -189,11 +189,11 @@ pub enum HandOverError {
 /// Says why the rings of a session cannot be served by so many groups, and what helps.
 fn impossible_groups(groups: u32, least: u32, most: u32) -> String {
     if groups < least {
-        return format!("{groups} groups are too few for this session: its rings need at least {least}");
+        return format!("this session needs at least {least} groups, and {groups} were asked for");
     }
     format!(
-        "{groups} groups are too many for this session, because its near rings were divided among {most} when it was \
-         launched: launch it with as many groups as it may ever have, and make it smaller"
+        "this session can have at most {most} groups, because its near rings were divided among so many when it was \
+         launched, and {groups} were asked for: launch it with the most groups that it will need, and resize it down"
     )
 }
 

@@ -79,9 +79,9 @@ Results, one per task:
   {\"line\": 5, \"op\": \"upper\", \"status\": \"done\", \"result\": 5, \"text\": \"HELLO\"}
   {\"line\": 4, \"op\": \"add\", \"status\": \"fault\", \"fault\": {\"code\": 2, \"name\": \"out of region\"}}
 
-With --watch, save the spec, or a file that it names, to change handlers, libraries and fuel while
-tasks run; nothing else can change. Standard error says which handlers were installed, replaced and
-removed, or why nothing was, and a mistake leaves the session as it is. A line finds the handlers
+With --watch, save the spec, or a file that it names, to change handlers, libraries, fuel, share and
+the number of groups while tasks run; nothing else can change. Standard error says what has changed,
+or why nothing has, and a mistake leaves the session as it is. A line finds the handlers
 that there are when it is read; tasks of a removed one end with the fault \"unknown opcode\". Tasks
 that have taken some of their steps go on with a new version that has takes_over = true; any other
 version is refused while there are such tasks.

@@ -140,8 +140,8 @@ fn a_mistake_leaves_the_session_as_it_is() {
     for (text, why) in [
         (spec.replace("return", "retrun"), "spec.toml:5:"),
         (spec.replace("slots", "solts"), "did you mean slots?"),
-        (spec.replace("64", "128"), "`geometry` cannot change while a session runs"),
-        (spec.replace("64", "64\ngroups = 9999"), "9999 groups are too many for this session"),
+        (spec.replace("64", "128"), "`geometry.slots` cannot change while a session runs"),
+        (spec.replace("64", "64\ngroups = 9999"), "and 9999 were asked for"),
         (format!("events = 3\n{spec}"), "`events` cannot change while a session runs"),
         (format!("lifetime = \"drain\"\n{spec}"), "`lifetime` cannot change while a session runs"),
         (format!("{spec}{parks}"), "handler \"p\" imports `park`"),

@@ -86,8 +86,13 @@ impl Current {
         let flags = sys::CU_MEMHOSTREGISTER_PORTABLE | sys::CU_MEMHOSTREGISTER_DEVICEMAP;
         // SAFETY: the caller's promise.
         check("cuMemHostRegister", unsafe { sys::cuMemHostRegister_v2(start.cast(), bytes, flags) })?;
+        self.address_of_registered(start)
+    }
+
+    /// The address by which the device knows host memory that is registered, for this device or another one.
+    pub(super) fn address_of_registered(self, start: *mut u8) -> Result<u64, DriverStatus> {
         let mut at = 0;
-        // SAFETY: the driver writes one address; the range is registered.
+        // SAFETY: the driver writes one address, and refuses memory that is not registered.
         let result = unsafe { sys::cuMemHostGetDevicePointer_v2(&mut at, start.cast(), 0) };
         check("cuMemHostGetDevicePointer", result).map(|()| at)
     }

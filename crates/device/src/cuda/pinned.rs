@@ -7,6 +7,8 @@ use crate::error::DeviceError;
 use crate::mapped::Mapped;
 use crate::memory::MemoryStore;
 
+use cudarc::driver::sys::CUresult;
+
 use super::current::Current;
 use super::raw::DriverStatus;
 
@@ -53,26 +55,39 @@ pub(super) struct RegisteredBlock {
     pub store: ManuallyDrop<Arc<dyn MemoryStore>>,
     /// The address that the device knows the block by.
     pub at: u64,
+    /// Whether the block was registered here. If the other device is a GPU too, its driver has registered the block for all
+    /// GPUs, and gives that back when the other device frees the block.
+    registered_here: bool,
 }
 
 impl RegisteredBlock {
-    /// Registers the block of another device with the driver.
+    /// Registers the block of another device with the driver, unless it is registered already.
     pub(super) fn new(current: Current, store: Arc<dyn MemoryStore>) -> Result<Self, DeviceError> {
         let unreachable = || DeviceError::Memory {
-            device: "cuda".into(),
+            device: "a GPU".into(),
             what: "use for memory that the host cannot reach",
         };
         let block = store.mapped().ok_or_else(unreachable)?;
-        let bytes = block.bytes();
+        let (start, bytes) = (block.start().as_ptr(), block.bytes());
         // SAFETY: the store owns the pages of the block, and is not dropped before the block is unregistered.
-        let at = unsafe { current.register(block.start().as_ptr(), bytes) };
+        let (at, registered_here) = match unsafe { current.register(start, bytes) } {
+            Ok(at) => (Ok(at), true),
+            Err(status) if status.result == CUresult::CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED => {
+                (current.address_of_registered(start), false)
+            }
+            Err(status) => {
+                // The block may have been registered before the error. If not, this call is refused, which does no harm.
+                let _ = current.unregister(start);
+                (Err(status), false)
+            }
+        };
         let at = at.map_err(|status| status.for_bytes(bytes))?;
-        Ok(RegisteredBlock { store: ManuallyDrop::new(store), at })
+        Ok(RegisteredBlock { store: ManuallyDrop::new(store), at, registered_here })
     }
 
     /// Unregisters the block. Blocks while a kernel is resident.
     pub(super) fn free(self, current: Current) -> Result<(), DriverStatus> {
-        if let Some(block) = self.store.mapped() {
+        if let Some(block) = self.store.mapped().filter(|_| self.registered_here) {
             current.unregister(block.start().as_ptr())?;
         }
         drop(ManuallyDrop::into_inner(self.store));

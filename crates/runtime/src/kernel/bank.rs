@@ -51,6 +51,11 @@ impl SlotBank {
         }
     }
 
+    /// How many rings a group polls at most. Several stripes of a ring count as several rings.
+    pub(super) fn polled_rings(&self) -> u32 {
+        self.rings * self.group_stripes()
+    }
+
     /// How many slots all stripes of this placement have.
     pub fn slot_count(&self) -> u32 {
         self.stripe_count() << self.log2_slots

@@ -209,7 +209,7 @@ fn read_cell_number<'b>(
     let (kernel, slots) = (run.kernel, run.slots);
     let number = cell_number(f, kernel.source.head(f, place.at + slot::PRIORITY / 2));
     let per_producer = kernel.layout.steps.map_or(0, |steps| steps.producer_cells);
-    let producer = slots.polled_ring(owner.ring - owner.level * slots.polled_level_rings(kernel));
+    let producer = slots.ring_of_polled(owner.ring - owner.level * slots.polled_level_rings(kernel));
     (number, (number - 1 - producer * per_producer).lt(per_producer))
 }
 

@@ -136,10 +136,10 @@ pub(super) fn load_heads<'b>(
     slots: &BankSlots,
     stripe: impl FnOnce(U32<'b>) -> U32<'b>,
 ) {
-    let rings = slots.polled_rings();
+    let rings = slots.bank.polled_rings();
     f.range((f.lane(), f.lit(rings), f.lanes()), (), |_, ring, ()| {
         f.store(kernel.shared.heads.at(ring), f.load(kernel.global.start.at(stripe(ring))));
-        f.store(kernel.shared.owners.at(ring), f.load(kernel.global.rings.at(slots.polled_ring(ring))));
+        f.store(kernel.shared.owners.at(ring), f.load(kernel.global.rings.at(slots.ring_of_polled(ring))));
     });
     f.barrier();
 }

@@ -258,7 +258,7 @@ impl Layout {
 
     /// The most rings that a group polls. Several stripes of a ring count as several rings.
     pub(super) fn polled_rings(&self) -> u32 {
-        self.banks.iter().map(|bank| bank.rings * bank.group_stripes()).max().unwrap_or(0)
+        self.banks.iter().map(SlotBank::polled_rings).max().unwrap_or(0)
     }
 
     /// How many slots all stripes of the session have.

@@ -8,7 +8,7 @@
 //! of a line before it reads the rest. The order of memory then guarantees that the line is whole, so such a group
 //! checks nothing.
 //!
-//! On a device with memory of its own, the slots lie in that memory, and one more group keeps a copy of the host's
+//! On a device with memory of its own, the slots lie in that memory, unless the session has moved there, and one more group keeps a copy of the host's
 //! control words there.
 
 use pelton_device::Caps;
@@ -201,7 +201,7 @@ fn take_window<'b>(
 ) -> U32<'b> {
     let (kernel, slots) = (run.kernel, run.slots);
     let base = slots.first_slot(own_stripe(f, slots, ring));
-    let tenant = f.load(kernel.global.rings.at(slots.polled_ring(ring)));
+    let tenant = f.load(kernel.global.rings.at(slots.ring_of_polled(ring)));
     let none = f.lit(0);
     let level = claim::ring_level(f, kernel, slots, ring);
     let owner = RingOwner { ring, level, tenant, mask: none };
@@ -375,7 +375,8 @@ fn write_ready(
         f.choose(
             fresh,
             || {
-                let open = claim::may_run(f, kernel, f.load(kernel.global.rings.at(slots.polled_ring(ring))));
+                let open =
+                    claim::may_run(f, kernel, f.load(kernel.global.rings.at(slots.ring_of_polled(ring))));
                 check.map_or(open, |check| believed(check) & open)
             },
             || f.lit(false),

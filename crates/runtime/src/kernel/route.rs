@@ -81,27 +81,27 @@ pub(super) fn keep_control_words<'b>(
         if kernel.cells().is_some() {
             f.when(f.sublane().eq(0), || cells::apply_asks(f, kernel));
         }
-        // The lanes meet here, so that none of them runs on alone.
-        let over = f.any(pass_stop_on(f, kernel, copy));
+        let asked = stop_is_asked(f, kernel);
+        // The lanes meet here, so that none of them runs on alone: before the groups are told to end, every lane has the
+        // answers of the groups that it has told of a change.
+        let over = f.any(asked);
+        f.when(asked, || pass_stop_on(f, kernel, copy));
         f.when(over, || rounds.leave(()));
         f.backoff(REST_NS);
         last
     });
 }
 
-/// Whether the host has asked for the stop. If it has, the groups are told.
-fn pass_stop_on<'b>(
-    f: &'b FunctionBuilder<'b>,
-    kernel: &KernelContext<'_>,
-    copy: &KeptControl,
-) -> Val<'b, bool> {
+/// Whether the host has asked for the stop.
+fn stop_is_asked<'b>(f: &'b FunctionBuilder<'b>, kernel: &KernelContext<'_>) -> Val<'b, bool> {
     // Pairs with the host's release: what the host wrote before it asked for the stop is seen.
-    let asked = f.atomic_load(Order::Acquire, Scope::System, kernel.global.host.at(control::SHUTDOWN)).ne(0);
-    f.when(asked, || {
-        f.atomic_store(Order::Release, Scope::Device, copy.buffers.flags.at(flag::HALT), 1);
-        claim::wake_groups(f, kernel);
-    });
-    asked
+    f.atomic_load(Order::Acquire, Scope::System, kernel.global.host.at(control::SHUTDOWN)).ne(0)
+}
+
+/// Tells the groups that the host has asked for the stop.
+fn pass_stop_on<'b>(f: &'b FunctionBuilder<'b>, kernel: &KernelContext<'_>, copy: &KeptControl) {
+    f.atomic_store(Order::Release, Scope::Device, copy.buffers.flags.at(flag::HALT), 1);
+    claim::wake_groups(f, kernel);
 }
 
 /// What the rounds of the router over the rings need.
@@ -126,7 +126,10 @@ impl RouterRounds<'_> {
                 false => {
                     let last = notice::take_change_over(f, kernel, copy, (f.lit(0), 1), last);
                     cells::apply_asks(f, kernel);
-                    f.when(pass_stop_on(f, kernel, copy), || rounds.leave(()));
+                    f.when(stop_is_asked(f, kernel), || {
+                        pass_stop_on(f, kernel, copy);
+                        rounds.leave(());
+                    });
                     last
                 }
             };

@@ -23,25 +23,20 @@ impl BankSlots {
         format!("{}{what}", self.prefix)
     }
 
-    /// How many rings a group polls. Several stripes of a ring count as several rings.
-    pub(super) fn polled_rings(&self) -> u32 {
-        self.bank.rings * self.bank.group_stripes()
-    }
-
     /// How many rings of each level a group polls.
     pub(super) fn polled_level_rings(&self, kernel: &KernelContext<'_>) -> u32 {
-        self.polled_rings() / kernel.layout.levels
+        self.bank.polled_rings() / kernel.layout.levels
     }
 
     /// The number of a ring among all rings, given its number among those that a group polls.
-    pub(super) fn polled_ring<'b>(&self, polled: U32<'b>) -> U32<'b> {
+    pub(super) fn ring_of_polled<'b>(&self, polled: U32<'b>) -> U32<'b> {
         match self.bank.group_stripes() {
             1 => polled,
             stripes => polled / stripes,
         }
     }
 
-    /// So many producers, or how many of the rings that a group polls are theirs, at each level.
+    /// How many of the rings of a level that a group polls belong to so many producers.
     pub(super) fn rings_of_producers<'b>(&self, producers: U32<'b>) -> U32<'b> {
         match self.bank.group_stripes() {
             1 => producers,

@@ -42,7 +42,7 @@ pub(super) fn write_watch(
 /// Looks at every ring once, and gives one of [`look`].
 fn look_at_rings<'b>(f: &'b FunctionBuilder<'b>, run: WindowRunner<'_>, light: LightTasks) -> U32<'b> {
     let kernel = run.kernel;
-    let (rings, subgroup) = (run.slots.polled_rings(), kernel.layout.subgroup);
+    let (rings, subgroup) = (run.slots.bank.polled_rings(), kernel.layout.subgroup);
     // Both words are on their way while the lanes look at the rings.
     let halt = halt_word(f, kernel, Order::Relaxed);
     let notice = notice::notice_word(f, kernel, f.group());

@@ -1,19 +1,19 @@
 //! Hand-over: a session goes on with another kernel, over the same rings and the same memory.
 //!
-//! This is how a session changes its handlers and its size while producers submit tasks and tickets wait. The kernel that runs is told
-//! to take no more tasks, finishes those that it has taken, and ends. Then the next kernel is launched over the same
-//! memory. No task is lost, runs twice or runs out of order, and all that producers and tickets can notice is a longer
-//! wait.
+//! This is how a session changes its handlers, its [size](super::resize) or its [device](super::move_to) while producers
+//! submit tasks and tickets wait. The kernel that runs is told to take no more tasks, finishes those that it has taken, and
+//! ends. Then the next kernel is launched over the same rings. No task is lost, runs twice or runs out of order, and all that
+//! producers and tickets can notice is a longer wait.
 //!
 //! **Before the pause.** As much as possible is done while the old kernel still runs: the next one is checked, assembled
 //! and compiled, and memory is allocated. If any of this fails, the session stays as it was.
 //!
-//! **The pause.** Once the old kernel was told to end, there is no way back. The session waits for its end, loads the next
-//! kernel if the device could not do so while another one was resident, and launches it. If that fails, it launches the
+//! **The pause.** Once the old kernel was told to end, it can at most be launched again. The session waits for its end, loads
+//! the next kernel if the device could not do so while another one was resident, and launches it. If that fails, it launches the
 //! old kernel again. If that fails too, the device is of no use any more, and the session ends like one whose device is
 //! lost.
 //!
-//! **What stays where it is.** Everything that outlasts a task does: rings, records and control words, and in the device's
+//! **What stays where it is.** Unless the session moves, everything that outlasts a task does: rings, records and control words, and in the device's
 //! memory the cells with their frames, queues, events, graphs, quotas, counters and the workspace. A group that ends puts
 //! the cells that it has at home into the queues. Only the frames of resumable tasks and the counters may need other memory,
 //! because their size depends on the handlers and on the number of groups. Their content is copied in the pause. An opcode
@@ -42,6 +42,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use pelton_device::CompiledKernel;
+use pelton_device::process_fence::fence_all_threads;
 
 use super::Session;
 use super::fill::fill_next_run;
@@ -58,14 +59,16 @@ use crate::kernel::fence::end_of_marks;
 use crate::kernel::layout::BufferKey;
 use crate::kernel::steps::frame_index;
 use crate::kernel::{
-    Assembled, BufferId, Geometry, Handler, Layout, NamedHandler, Placement, PreviousKernel, STRIDE, Spec,
-    assemble_after,
+    Assembled, BufferId, Geometry, Handler, Layout, NamedHandler, Placement, PreviousKernel, STRIDE,
+    SlotBody, Spec, assemble_after,
 };
 use crate::protocol::{Opcode, slot};
 
 impl Session {
     /// Adds a handler to the session while its kernel runs, and returns the opcode of its tasks. The opcode is the lowest one
     /// that no handler of this session has ever had.
+    ///
+    /// Like every hand-over, this waits until the tasks that the kernel has taken have ended or reached the end of a step.
     ///
     /// ```
     /// use std::time::Duration;
@@ -144,7 +147,7 @@ impl Session {
     /// The size is the number of groups in the `Spec`, or the share of the device if it names none. See
     /// [`resize`](Session::resize) for what a session with near rings can have.
     ///
-    /// The deadline limits how long this call waits for tasks that have begun, as in [`replace`](Session::replace).
+    /// The deadline limits how long this call waits for resumable tasks that have begun, as in [`replace`](Session::replace).
     ///
     /// # Errors
     ///
@@ -176,6 +179,9 @@ impl Session {
         let deadline = deadline.started();
         let mut backoff = PollBackoff::default();
         let _one_at_a_time = self.hand_over.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.rings().state.is_running() {
+            return Err(self.rings().state.ended_error());
+        }
         let old = self.kernel();
         let next = next(&old)?;
         if next == *old.spec {
@@ -208,9 +214,16 @@ impl Session {
             return Err(self.rings().state.ended_error());
         }
         self.served.retire_run()?;
+        // Producers go on until the next run is launched, so what takes long is done before.
+        let prepared = planned.map(|planned| planned.prepare(self, old));
         let mut failed = None;
         self.served.launch_next(old.spec.lease, || {
-            match planned.map(|planned| planned.launch(self, old)) {
+            if planned.is_some_and(|planned| planned.moves) {
+                // Not every device issues a fence when its run is woken, and the next run relies on one.
+                fence_all_threads();
+            }
+            let launched = prepared.map(|kernel| kernel.and_then(SessionKernel::launched));
+            match launched {
                 Some(Ok((kernel, run))) => {
                     // Before anyone can look up a new opcode, producers know that its tasks need cells.
                     if let Some(cells) = &self.rings().cells {
@@ -240,6 +253,8 @@ pub(super) struct PlannedKernel {
     pub memories: BufferMemories,
     /// The new versions of handlers that do not take over the tasks that the old ones have begun.
     pub fresh_versions: Vec<NamedHandler>,
+    /// Whether the kernel runs on another device than the old one.
+    pub moves: bool,
 }
 
 impl PlannedKernel {
@@ -262,7 +277,8 @@ impl PlannedKernel {
             |key| matches!(key, BufferKey::Kernel(id) if changes_shape(id, &old.layout, &assembled.layout));
         let memories = old.memories.for_layout(&session.device, &assembled.layout, renewed)?;
         let spec = Arc::new(spec);
-        Ok(PlannedKernel { spec, geometry, assembled, stand_ins, compiled, memories, fresh_versions })
+        let moves = false;
+        Ok(PlannedKernel { spec, geometry, assembled, stand_ins, compiled, memories, fresh_versions, moves })
     }
 
     /// Checks that no task is under way that has begun with a handler whose new version does not take over.
@@ -288,16 +304,14 @@ impl PlannedKernel {
         Ok(())
     }
 
-    /// Launches the kernel, after the old one has ended. If this fails, the old one can still be launched again.
-    fn launch(
-        &self,
-        session: &Session,
-        old: &SessionKernel,
-    ) -> Result<(SessionKernel, Box<dyn pelton_device::Run>), Error> {
+    /// Prepares the launch of the kernel, after the old one has ended. If this fails, the old one can still be launched again.
+    fn prepare(&self, session: &Session, old: &SessionKernel) -> Result<SessionKernel, Error> {
         self.check_begun_tasks(old)?;
         let Assembled { module, layout } = &self.assembled;
         let loaded = self.compiled.load()?;
-        copy_to_device(session.rings(), old, layout, &self.memories)?;
+        if self.moves {
+            copy_to_device(session.rings(), old, layout, &self.memories)?;
+        }
         copy_counters(old, layout, &self.memories)?;
         copy_frames(old, layout, &self.memories)?;
         let kernel = SessionKernel {
@@ -310,8 +324,7 @@ impl PlannedKernel {
             launch: bind_buffers(&self.spec, module, layout, &self.memories),
         };
         begin_next_run(session.rings(), &kernel)?;
-        let run = kernel.loaded.launch(&kernel.launch)?;
-        Ok((kernel, run))
+        Ok(kernel)
     }
 }
 
@@ -335,7 +348,9 @@ fn find_fresh_versions(
         if resumable != old.layout.resumable_ops.contains(&next.op) {
             return Err(HandOverError::ResumableDiffers { name: next.name.clone(), resumable });
         }
-        let same = next.handler.clone().takes_over(known.takes_over) == known.handler;
+        // A handler may call functions of a library, so with other libraries it is another version.
+        let same = next.handler.clone().takes_over(known.takes_over) == known.handler
+            && spec.libraries == old.spec.libraries;
         if resumable && !same && !next.takes_over {
             fresh.push(next.clone());
         }
@@ -345,10 +360,15 @@ fn find_fresh_versions(
 
 /// Checks that a `Spec` differs from that of a session only in what a session can change.
 fn check_axes(old: &Spec, next: &Spec) -> Result<(), HandOverError> {
-    let divided = |spec: &Spec| Geometry { groups: None, ..spec.geometry.clone() };
-    if divided(old) != divided(next) {
-        return Err(HandOverError::Axis { axis: "geometry" });
+    macro_rules! keeps_geometry {
+        ($($field:ident)*) => {
+            let Geometry { groups: _, $($field),* } = next.geometry;
+            $(if old.geometry.$field != $field {
+                return Err(HandOverError::Axis { axis: concat!("geometry.", stringify!($field)) });
+            })*
+        };
     }
+    keeps_geometry! { slots lanes window }
     macro_rules! keeps {
         ($($axis:ident)*) => {
             let Spec { handlers: _, libraries: _, fuel: _, share: _, geometry: _, $($axis),* } = next;
@@ -366,8 +386,10 @@ fn check_axes(old: &Spec, next: &Spec) -> Result<(), HandOverError> {
 
 /// Checks that a session has room for the tasks of the handlers of a kernel that is to follow another one.
 fn check_room((old_spec, old): (&Spec, &Layout), (spec, new): (&Spec, &Layout)) -> Result<(), HandOverError> {
-    let changed = || spec.handlers.iter().find(|next| !old_spec.handlers.contains(next));
-    let name = || changed().map(|handler| handler.name.clone()).unwrap_or_default();
+    // A handler that spawns tasks is resumable too.
+    let is_new =
+        |next: &&NamedHandler| new.resumable_ops.contains(&next.op) && !old_spec.handlers.contains(next);
+    let name = || spec.handlers.iter().find(is_new).map(|handler| handler.name.clone()).unwrap_or_default();
     if old.trees != new.trees {
         return Err(HandOverError::NoSpawnCells { name: name() });
     }
@@ -405,7 +427,9 @@ fn taken_positions(rings: &Rings, kernel: &SessionKernel) -> Result<Vec<u64>, Er
     let mut positions: Vec<u64> = Vec::with_capacity(kernel.layout.stripe_count() as usize);
     for bank in kernel.layout.banks.iter() {
         let stripes = bank.first_stripe as usize..(bank.first_stripe + bank.stripe_count()) as usize;
+        // Fused kernels have no fences, so their windows leave no marks.
         let marks = kernel.memories.get(BufferKey::Kernel(BufferId::NearMarks));
+        let marks = marks.filter(|_| kernel.spec.body != SlotBody::Fused);
         match (bank.placement, marks) {
             (Placement::Near, None) => positions.extend(rings.stripes[stripes].iter().map(first_unfinished)),
             (Placement::Near, Some(_)) => {

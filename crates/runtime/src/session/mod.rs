@@ -119,6 +119,8 @@ pub struct Session {
     /// The session's memory at its device, which only calls on the session reach.
     memory: DeviceMemory,
     device: Arc<dyn Device>,
+    /// The memory of the rings as other devices reach it that the session has moved to.
+    adopted: Vec<(Arc<dyn Device>, BufferMemories)>,
     /// The kernel that runs now. A hand-over replaces it.
     kernel: RwLock<Arc<SessionKernel>>,
     /// Held during a hand-over, so that there is only one at a time.
@@ -148,7 +150,8 @@ impl Session {
 
     /// Launches the kernel of a `Spec` as [`launch`](Session::launch) does, but lets its stripes count their positions
     /// from given starts: all stripes from one position, or each from its own. A session that is given the
-    /// [positions](Session::positions) of another goes on counting where that one ended.
+    /// [positions](Session::positions) of another goes on counting where that one ended, if it has as many stripes. A session
+    /// that was [resized](Session::resize) keeps the stripes that it was launched with.
     ///
     /// ```
     /// # use pelton::{Deadline, Opcode, Session, Spec, Task, device};
@@ -190,6 +193,7 @@ impl Session {
             served,
             memory,
             device: device.clone(),
+            adopted: Vec::new(),
             kernel: RwLock::new(Arc::new(kernel)),
             hand_over: Mutex::new(()),
             changes: ControlChanges::new(&spec.tenants),
@@ -214,8 +218,8 @@ impl Session {
         self.rings().slot_stripes().iter().map(|stripe| stripe.tail.load(Ordering::Acquire)).collect()
     }
 
-    /// Returns the `Spec` that the session was launched with, as changed by hand-overs: its handlers are those that the
-    /// kernel has now.
+    /// Returns the `Spec` that the session was launched with, with the handlers, libraries, fuel, share and number of groups
+    /// that hand-overs have given it since.
     pub fn spec(&self) -> Arc<Spec> {
         self.kernel().spec.clone()
     }

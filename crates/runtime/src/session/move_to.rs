@@ -16,7 +16,6 @@
 
 use std::sync::Arc;
 
-use pelton_device::barrier::fence_all_threads;
 use pelton_device::{Device, Memory, WordWidth};
 
 use super::Session;
@@ -28,14 +27,15 @@ use crate::error::Error;
 use crate::kernel::cells::cell_state;
 use crate::kernel::layout::{BufferBinding, BufferKey};
 use crate::kernel::{Assembled, BufferId, Layout, PreviousKernel, Spec, assemble_after, worker_count};
+use crate::protocol::control;
 
 impl Session {
     /// Moves the session to another device while producers submit tasks. Tasks, tickets and the contents of all memory stay,
     /// and resumable tasks that have begun go on there.
     ///
-    /// The session has as many groups as it names, or as suit the other device if it names no number, but no more than a
-    /// [`resize`](Session::resize) could give it. Near rings of a session that has moved lie in the host's memory. The
-    /// session needs to be borrowed mutably, because views of its memory would show that of the old device.
+    /// The session then has as many groups as its `Spec` names, or as many as suit the other device if it names no number, but
+    /// no more than a [`resize`](Session::resize) could give it. This takes `&mut self`, so no view of the old device's memory
+    /// can be in use.
     ///
     /// ```
     /// use std::time::Duration;
@@ -53,13 +53,15 @@ impl Session {
     /// # Errors
     ///
     /// [`Error::Refused`] if the session's kernel cannot be assembled for the other device, and [`Error::Device`] if that
-    /// device has too little memory, or cannot load or launch the kernel. In all these cases the session goes on where it
+    /// device has too little memory, or cannot load or launch the kernel. A GPU loads no kernel while another one is resident
+    /// there. In all these cases the session goes on where it
     /// is. [`Error::Ended`] if the session has ended, or ends now because neither device can run its kernel.
     pub fn move_to(&mut self, device: &Arc<dyn Device>) -> Result<(), Error> {
         let old = self.kernel();
         if Arc::ptr_eq(&self.device, device) {
             return self.pause_and_launch(&old, None);
         }
+        self.adopt_rings(device)?;
         let planned = plan_move(self, &old, device)?;
         self.pause_and_launch(&old, Some(&planned))?;
         self.device = device.clone();
@@ -68,7 +70,28 @@ impl Session {
     }
 }
 
-/// Assembles and loads the kernel of a session for another device, and allocates its memory there.
+impl Session {
+    /// Makes the memory of the rings reachable for another device, and keeps it so until the session is dropped: producers may
+    /// keep the run that they have last woken, and with it its memory, for any time, and a driver may refuse to register
+    /// memory again before it was given back.
+    fn adopt_rings(&mut self, device: &Arc<dyn Device>) -> Result<(), Error> {
+        if self.adopted.iter().any(|(known, _)| Arc::ptr_eq(known, device)) {
+            return Ok(());
+        }
+        let memory = &self.rings().memory;
+        let near = memory.near_slots(&self.kernel().memories).ok().cloned();
+        let near = near.map(|slots| (BufferKey::Kernel(BufferId::NearSlots), slots));
+        let shared = memory.shared.iter().map(|(key, memory)| (key, memory.clone()));
+        let shared: Vec<_> =
+            shared.filter(|(key, _)| *key != BufferKey::Kernel(BufferId::NearSlots)).collect();
+        let adopt = |(key, memory): (BufferKey, Memory)| Ok((key, device.adopt(&memory)?));
+        let blocks = shared.into_iter().chain(near).map(adopt).collect::<Result<BufferMemories, Error>>()?;
+        self.adopted.push((device.clone(), blocks));
+        Ok(())
+    }
+}
+
+/// Assembles, compiles and loads the kernel of a session for another device, and allocates its memory there.
 fn plan_move(
     session: &Session,
     old: &SessionKernel,
@@ -91,7 +114,9 @@ fn plan_move(
         }
         workers = fewer;
     };
-    let memories = memory_on(device, session.rings(), old, &assembled)?;
+    let adopted = session.adopted.iter().find(|(known, _)| Arc::ptr_eq(known, device));
+    let (_, adopted) = adopted.ok_or(Error::Internal("the memory of the rings"))?;
+    let memories = memory_on(device, adopted, &assembled)?;
     Ok(PlannedKernel {
         spec: spec.clone(),
         geometry,
@@ -100,23 +125,19 @@ fn plan_move(
         compiled,
         memories,
         fresh_versions: Vec::new(),
+        moves: true,
     })
 }
 
-/// Returns the memory of a kernel on another device. Memory of the host is adopted, and all other memory is new.
+/// Returns the memory of a kernel on another device. Memory of the rings was adopted, and all other memory is new.
 fn memory_on(
     device: &Arc<dyn Device>,
-    rings: &Rings,
-    old: &SessionKernel,
+    adopted: &BufferMemories,
     assembled: &Assembled,
 ) -> Result<BufferMemories, Error> {
     let block = |b: &BufferBinding| {
-        let shared = match b.key {
-            BufferKey::Kernel(BufferId::NearSlots) => Some(rings.memory.near_slots(&old.memories)?),
-            key => rings.memory.shared.get(key).filter(|memory| memory.len() == b.len),
-        };
-        let memory = match shared {
-            Some(memory) => device.adopt(memory)?,
+        let memory = match adopted.get(b.key).filter(|memory| memory.len() == b.len) {
+            Some(memory) => memory.clone(),
             None => device.alloc(b.kind, b.width, b.len)?,
         };
         Ok((b.key, memory))
@@ -132,12 +153,11 @@ pub(super) fn copy_to_device(
     layout: &Layout,
     memories: &BufferMemories,
 ) -> Result<(), Error> {
-    if old.layout.wakes != layout.wakes {
-        // Waking a run of a device whose groups never sleep issues no fence, which the next run may rely on.
-        fence_all_threads();
-    }
     for (key, to) in memories.iter() {
-        if old.memories.get(key).is_some_and(|from| is_same_block(from, to)) {
+        // Counters and frames are copied by themselves, because they may have another order.
+        let by_themselves = [BufferId::Rows, BufferId::StepCounts, BufferId::Frames].map(BufferKey::Kernel);
+        let same = old.memories.get(key).is_some_and(|from| is_same_block(from, to));
+        if same || by_themselves.contains(&key) {
             continue;
         }
         let from = match key {
@@ -150,10 +170,14 @@ pub(super) fn copy_to_device(
             }
             key => old.memories.get(key),
         };
-        // Buffers of other lengths are those of single groups, which begin with zeros or are copied by themselves.
+        // Buffers of other lengths belong to one run alone, and begin with zeros.
         if let Some(from) = from.filter(|from| from.len() == to.len()) {
             copy_words(from, to)?;
         }
+    }
+    if let Some(words) = memories.get(BufferKey::Kernel(BufferId::ControlCopy)) {
+        // The host still asks the old kernel to end.
+        words.upload(control::SHUTDOWN as usize, &[0u32])?;
     }
     copy_replies_back(rings, old, layout)
 }
@@ -162,9 +186,8 @@ pub(super) fn copy_to_device(
 /// next one has none.
 fn copy_replies_back(rings: &Rings, old: &SessionKernel, layout: &Layout) -> Result<(), Error> {
     let copy = old.memories.get(BufferKey::Kernel(BufferId::ReplyCopy)).filter(|_| !layout.remote);
-    let (Some(copy), Ok(states)) = (copy, old.memories.download_words(BufferId::CellStates)) else {
-        return Ok(());
-    };
+    let Some(copy) = copy.filter(|_| layout.cell_count() > 0) else { return Ok(()) };
+    let states = old.memories.download_words(BufferId::CellStates)?;
     let (replies, words) =
         (rings.memory.shared.need(BufferId::Reply)?, layout.places.reply_stride() as usize);
     let mut reply = vec![0u32; words];
@@ -185,7 +208,7 @@ pub(super) fn is_same_block(a: &Memory, b: &Memory) -> bool {
 }
 
 /// How many words are copied at once.
-const PIECE: usize = 1 << 20;
+const WORDS_PER_COPY: usize = 1 << 20;
 
 /// Copies all words of a block to another one of the same length.
 fn copy_words(from: &Memory, to: &Memory) -> Result<(), Error> {
@@ -193,9 +216,9 @@ fn copy_words(from: &Memory, to: &Memory) -> Result<(), Error> {
         from: &Memory,
         to: &Memory,
     ) -> Result<(), Error> {
-        let mut words = vec![T::default(); PIECE.min(from.len())];
-        for first in (0..from.len()).step_by(PIECE) {
-            let piece = &mut words[..PIECE.min(from.len() - first)];
+        let mut words = vec![T::default(); WORDS_PER_COPY.min(from.len())];
+        for first in (0..from.len()).step_by(WORDS_PER_COPY) {
+            let piece = &mut words[..WORDS_PER_COPY.min(from.len() - first)];
             from.download(first, piece)?;
             to.upload(first, piece)?;
         }

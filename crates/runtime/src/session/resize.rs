@@ -5,11 +5,11 @@
 //! where they lie:
 //!
 //! - Any group may take any task of a *far* ring, so there may be any number of groups.
-//! - A *near* ring has one stripe per group that the session was launched with. If there are fewer groups now, each of them
-//!   polls several stripes of each ring. More groups than stripes would find nothing to poll, so there are never more than
-//!   the session was launched with.
+//! - A *near* ring has one stripe per group that polls it when the session is launched. If there are fewer groups now, each of
+//!   them polls several stripes of each ring. More groups than stripes would find nothing to poll, so if all rings are near,
+//!   there are never more groups than at the launch.
 //! - In a session with rings of both kinds, some groups poll near rings and the others serve far rings, in the same proportion
-//!   as in a session that is launched with so many groups.
+//!   as in a session that is launched with so many groups. But no more groups poll near rings than each of these has stripes.
 //!
 //! Every group has counters of its own. Those of groups that are no more are added to those of others.
 
@@ -23,10 +23,10 @@ use crate::kernel::{BufferId, Geometry, Layout, Spec, worker_count};
 
 impl Session {
     /// Changes how many groups run tasks while the session runs. No task is lost or moves, and a resumable task that has
-    /// begun goes on.
+    /// begun goes on. `groups` is the number of [workers](crate::kernel::Layout::workers): a router is not counted.
     ///
-    /// Near rings are divided among the groups that the session was launched with, so a session with near rings never gets
-    /// more groups than that. To let it grow later, launch it with as many groups as it may ever have, and make it smaller.
+    /// Near rings are divided among the groups that the session was launched with, so a session that has only near rings never
+    /// gets more groups than that. To let it grow later, launch it with as many groups as it may ever have, and make it smaller.
     /// [`hand_over`](Session::hand_over) also changes which [share](Spec::share()) of the device the session takes.
     ///
     /// ```
@@ -49,6 +49,9 @@ impl Session {
     /// [`Error::Device`] if the device cannot run so many. The session then goes on with the groups that it has. Other errors
     /// are those of [`install`](Session::install).
     pub fn resize(&self, groups: u32) -> Result<(), Error> {
+        if self.spec().geometry.groups == Some(groups) && self.rings().state.is_running() {
+            return Ok(());
+        }
         self.change_kernel(Deadline::Now, |kernel| {
             let spec = Spec::clone(&kernel.spec);
             Ok(Spec { geometry: spec.geometry.groups(groups), ..spec })
@@ -63,20 +66,19 @@ pub(super) fn next_geometry(session: &Session, old: &SessionKernel, spec: &Spec)
         return Ok(old.geometry.clone());
     }
     let (caps, placement) = (session.device.caps(), old.layout.placement());
+    let (least, most) = old.layout.banks.worker_range().into_inner();
     let workers = match spec.geometry.groups {
+        Some(groups) if groups < least || groups > most => {
+            return Err(HandOverError::Groups { groups, least, most }.into());
+        }
         Some(groups) => groups,
         None => {
             // As many as suit the device, unless fewer groups of the kernel fit.
             let fit = u64::from(old.loaded.resident()) * u64::from(spec.share) / 100;
-            let fit = (fit as u32).saturating_sub(old.layout.groups - old.layout.workers).max(1);
-            worker_count(spec, caps, placement)?.min(fit)
+            let fit = (fit as u32).saturating_sub(old.layout.groups - old.layout.workers);
+            worker_count(spec, caps, placement)?.min(fit).clamp(least, most)
         }
     };
-    let possible = old.layout.banks.worker_range();
-    if !possible.contains(&workers) {
-        let (least, most) = possible.into_inner();
-        return Err(HandOverError::Groups { groups: workers, least, most }.into());
-    }
     Ok(old.geometry.clone().groups(workers))
 }
 

@@ -30,8 +30,7 @@
 //!   while. Each stripe has its own position at which the next run begins to serve it, which is why starts are
 //!   [per stripe](super::start::StartPositions).
 //! - *Device memory* stays if the next run is on the same device. To [move](super::move_to) to another device, the host
-//!   copies it there. After a device is lost, it would be allocated anew, near slots would be written again from the host's
-//!   copies, and the workspace would begin as its owner says.
+//!   copies it there.
 //! - *The run* is another value with the next number. The number is stored before the run is launched. A producer looks
 //!   at the number after it has published and woken the run that it knows. Either it sees the new number and wakes the
 //!   new run as well, or the new run sees what it has published.

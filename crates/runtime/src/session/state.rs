@@ -46,7 +46,7 @@ impl SessionState {
     /// time may do so.
     ///
     /// A producer publishes, wakes the run that it knows, and then loads the number. Waking issues a sequentially
-    /// consistent fence, and so does a group of the new run before it looks at the rings for the last time and parks.
+    /// consistent fence, unless groups of the device never park (see [`run`](super::run)), and so does a group of the new run before it looks at the rings for the last time and parks.
     /// If the producer's fence comes first, the group sees what was published. If the group's fence comes first, the
     /// producer sees the new number, because the number was stored before the launch, and wakes the new run as well.
     pub(crate) fn next_run(&self) -> u64 {

@@ -1,13 +1,16 @@
 //! Hand-overs under load: every task runs once, with the right result, while handlers change all the time.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use pelton::Placement::{Far, Near};
-use pelton::device::open;
+use pelton::Placement::{Both, Far, Near};
+use pelton::device::{Caps, Device, open};
+use pelton::kernel::SlotBody;
 use pelton::kernel::handler_trees::Child;
 use pelton::{Geometry, Handler, Opcode, Producer, Region, Session, Spec, Task, Ticket};
 use pelton_ir::types::{Order, Scope, Type};
 
+use crate::pretend::PretendDevice;
 use crate::{LONG, on_every_device};
 
 /// Adds one to the element that its first argument names, and gives the argument. Versions differ in a constant that has
@@ -190,5 +193,63 @@ fn tasks_of_a_ring_run_in_order_while_runs_change() {
         session.quiesce(LONG).unwrap();
         let data = session.view::<u32>(0, "data").unwrap().read_all().unwrap();
         assert!(data[1..].iter().copied().eq(0..TASKS), "{placement:?}: they ran in order");
+    }
+}
+
+/// Kernels with a single body have no fences. Which of their tasks were taken is known by other means than in those that do.
+#[test]
+fn resumable_tasks_of_fused_kernels_run_once() {
+    const TASKS: u32 = 200;
+    for placement in [Near, Far, Both] {
+        let spec =
+            Spec::new(Geometry::new(16).groups(3)).placement(placement).body(SlotBody::Fused).cells(16);
+        let spec = spec.region(Region::new("data", Type::U32, TASKS + 1)).handler("slow", slow_mark(0));
+        let session = Session::launch(&open("cpu").unwrap(), &spec).unwrap();
+        let (op, over) = (session.opcode("slow").unwrap(), &AtomicBool::new(false));
+        std::thread::scope(|threads| {
+            let mut producer = session.producer(0).unwrap().patience(LONG);
+            threads.spawn(move || {
+                for at in 1..=TASKS {
+                    drop(producer.submit(Task::new(op).args([at, at % 9])).unwrap());
+                    std::thread::sleep(std::time::Duration::from_micros(200));
+                }
+                over.store(true, Ordering::Relaxed);
+            });
+            while !over.load(Ordering::Relaxed) {
+                session.hand_over(&session.spec(), LONG).unwrap();
+            }
+        });
+        session.quiesce(LONG).unwrap();
+        let data = session.view::<u32>(0, "data").unwrap().read_all().unwrap();
+        assert!(data[1..].iter().all(|ran| *ran == 1), "{placement:?}: {data:?}");
+    }
+}
+
+/// The groups of a device with memory of its own are told of changed control words by one of them, which waits for their
+/// answers. It must not wait for those of groups that it has told to end.
+#[test]
+fn rights_change_while_runs_change() {
+    let inner = open("reference").unwrap();
+    let caps = Caps { name: "apart".into(), memory_bytes: Some(1 << 34), ..inner.caps().clone() };
+    let device: Arc<dyn Device> = Arc::new(PretendDevice::new(inner, caps));
+    for (placement, lanes) in [(Far, 64), (Near, 32), (Both, 64)] {
+        let spec = Spec::new(Geometry::new(16).groups(2).lanes(lanes)).placement(placement);
+        let session = Session::launch(&device, &spec).unwrap();
+        let over = AtomicBool::new(false);
+        std::thread::scope(|threads| {
+            threads.spawn(|| {
+                for _ in 0..200 {
+                    session.hand_over(&session.spec(), LONG).unwrap();
+                }
+                over.store(true, Ordering::Relaxed);
+            });
+            let mut mask = 0;
+            while !over.load(Ordering::Relaxed) {
+                mask = !mask;
+                session.set_mask(0, mask).unwrap();
+            }
+            session.set_mask(0, u32::MAX).unwrap();
+        });
+        session.producer(0).unwrap().submit(Task::new(Opcode::NOP)).unwrap().wait(LONG).unwrap();
     }
 }

@@ -318,3 +318,39 @@ fn what_a_session_cannot_change_is_refused() {
     let session = launch(&spec.events(1));
     assert_eq!(refused(session.install("spawns", spawns).map(|_| ())), no_room);
 }
+
+/// A library is part of the code of the handlers that call its functions.
+#[test]
+fn another_library_makes_another_version_of_resumable_handlers() {
+    let library = |number: u32| {
+        let text = format!("fn helper() -> u32 {{ return {number} }}");
+        pelton_ir::text::parse(&text).expect("it is a module")
+    };
+    let calls = Handler::from_text(
+        "import fn helper() -> u32\nfn calls() -> u32 {\n  %n = call helper()\n  return %n\n}",
+    );
+    let spec = |number| {
+        let spec = Spec::new(Geometry::new(64).groups(1)).library(library(number));
+        spec.handler("calls", calls.clone()).handler("parks", parked(1000, 1))
+    };
+    let session = launch(&spec(1));
+    let mut producer = session.producer(0).unwrap();
+    let calls = session.opcode("calls").unwrap();
+    let mut waiting = park(&session, &mut producer, 5);
+    let refused = session.hand_over(&spec(2), Deadline::Now).unwrap_err();
+    assert!(
+        matches!(&refused, Error::HandOver(HandOverError::BegunTasks { name, tasks: 1 }) if name == "parks"),
+        "{refused}"
+    );
+    assert_eq!(run(&mut producer, calls, 0), Ok(1));
+    waiting.resume();
+    assert_eq!(waiting.wait(LONG), Ok(1005));
+    session.hand_over(&spec(2), LONG).unwrap();
+    assert_eq!(run(&mut producer, calls, 0), Ok(2));
+    // Fuel alone makes no other version.
+    let mut waiting = park(&session, &mut producer, 5);
+    let less_fuel = Spec { fuel: 1_000, ..spec(2) };
+    session.hand_over(&less_fuel, Deadline::Now).unwrap();
+    waiting.resume();
+    assert_eq!(waiting.wait(LONG), Ok(1005));
+}

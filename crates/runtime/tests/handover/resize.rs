@@ -163,11 +163,11 @@ fn impossible_sizes_are_refused_and_the_session_goes_on() {
         Err(Error::HandOver(why @ HandOverError::Groups { .. })) => why.to_string(),
         other => panic!("it is refused: {other:?}"),
     };
-    assert_eq!(refused(0), "0 groups are too few for this session: its rings need at least 1");
+    assert_eq!(refused(0), "this session needs at least 1 groups, and 0 were asked for");
     assert_eq!(
         refused(4),
-        "4 groups are too many for this session, because its near rings were divided among 3 when it was launched: \
-         launch it with as many groups as it may ever have, and make it smaller"
+        "this session can have at most 3 groups, because its near rings were divided among so many when it was launched, \
+         and 4 were asked for: launch it with the most groups that it will need, and resize it down"
     );
     let both = launch(&near.clone().placement(Both));
     let too_few = both.resize(1).unwrap_err();
@@ -177,12 +177,50 @@ fn impossible_sizes_are_refused_and_the_session_goes_on() {
     assert!(matches!(too_many, Error::Refused(_)), "{too_many}");
     let other = Spec { geometry: Geometry::new(128).groups(3), ..near.clone() };
     let refused = session.hand_over(&other, LONG).unwrap_err();
-    assert!(matches!(refused, Error::HandOver(HandOverError::Axis { axis: "geometry" })), "{refused}");
+    assert!(matches!(refused, Error::HandOver(HandOverError::Axis { axis: "geometry.slots" })), "{refused}");
+    // A session that has ended says so, whatever it is asked for.
+    let mut ended = launch(&near);
+    ended
+        .move_to(&{
+            let faults = pelton::device::null::Faults {
+                trap_after: Some(std::time::Duration::ZERO),
+                ..Default::default()
+            };
+            Arc::new(pelton::device::null::Null::new(faults)) as Arc<dyn Device>
+        })
+        .unwrap();
+    while ended.session_end().is_none() {
+        std::thread::yield_now();
+    }
+    for groups in [0, 3, 4] {
+        let refused = ended.resize(groups).unwrap_err();
+        assert!(matches!(refused, Error::Ended(_)), "{refused}");
+    }
     for session in [&session, &both, &far] {
         let mut producer = session.producer(0).unwrap();
         let plain = session.opcode("plain").unwrap();
         assert_eq!(crate::run(&mut producer, plain, 1), Ok(2), "the session goes on");
         assert_eq!(session.layout().workers, 3);
+    }
+}
+
+/// A group that polls many stripes needs memory for each of them.
+#[test]
+fn a_group_has_room_for_so_many_stripes_only() {
+    let inner = open("reference").unwrap();
+    let caps = Caps { shared_bytes: 1 << 15, ..inner.caps().clone() };
+    let device: Arc<dyn Device> = Arc::new(PretendDevice::new(inner, caps));
+    let spec = Spec::new(Geometry::new(4).groups(64).lanes(1).window(4)).placement(Near).producers(16);
+    for spec in [spec.clone(), spec.handler("plain", version(1))] {
+        let session = Session::launch(&device, &spec.claim(Claim::Priority { every: 4 })).unwrap();
+        let refused = session.resize(1).unwrap_err().to_string();
+        assert!(
+            refused.contains("shared memory that a group needs for the rings that it polls"),
+            "{refused}"
+        );
+        session.resize(32).unwrap();
+        let mut producer = session.producer(0).unwrap();
+        producer.submit(Task::new(Opcode::NOP)).unwrap().wait(LONG).unwrap();
     }
 }
 

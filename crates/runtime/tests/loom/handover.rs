@@ -119,7 +119,6 @@ impl Watched {
 
     /// Replaces the first run, which ends when it is asked to, by the second.
     fn hand_over(self: &Arc<Self>, plan: Plan) {
-        self.shutdown.store(1, Ordering::Release);
         let first_run = spawn({
             let watched = self.clone();
             move || {
@@ -129,6 +128,7 @@ impl Watched {
                 watched.ended[0].store(true, Ordering::Release);
             }
         });
+        self.shutdown.store(1, Ordering::Release);
         first_run.join().unwrap();
         let clear = || self.shutdown.store(0, Ordering::Release);
         if plan.wrong("the word is cleared before the lock is taken") {

@@ -120,9 +120,9 @@ impl HandOverTurn {
         }
     }
 
-    /// The most hand-overs of one session. A kernel grows with every handler that is installed.
+    /// The most hand-overs of one session. A kernel grows with every handler that is installed, so there are few of those.
     fn most(self) -> usize {
-        if matches!(self, HandOverTurn::SameKernel | HandOverTurn::Resize) { 256 } else { 16 }
+        if matches!(self, HandOverTurn::Install) { 16 } else { 256 }
     }
 
     /// Whether a row is wanted.

@@ -75,13 +75,20 @@ pub(super) fn check_sizes_together(handlers: &[CheckedHandler<'_>]) -> Result<()
     Ok(())
 }
 
-/// Refuses a kernel that needs more shared memory than a group has, by the handler that takes most of it.
+/// Refuses a kernel that needs more shared memory than a group has: by the handler that takes most of it, or because there
+/// are too many rings for a group even without handlers.
 pub(super) fn check_shared_memory(
     caps: &Caps,
     handlers: &[CheckedHandler<'_>],
     module: &Module,
 ) -> Result<(), AssembleError> {
     let (all, most) = (shared_bytes(module), (caps.shared_bytes as u64).min(MAX_SHARED));
+    let of_handlers = handlers.iter().map(|handler| shared_bytes(&handler.code.module)).sum();
+    let found = all.saturating_sub(of_handlers);
+    if found > most {
+        let what = "the number of bytes of shared memory that a group needs for the rings that it polls and its window";
+        return Err(AssembleError::Size { what, found, most });
+    }
     match handlers.iter().max_by_key(|handler| shared_bytes(&handler.code.module)) {
         Some(largest) if all > most => {
             let own = shared_bytes(&largest.code.module);

@@ -6,9 +6,9 @@
 
 /// Issues a sequentially consistent fence in every thread of this process.
 ///
-/// Every access that a thread has made before its fence is seen by all accesses after this call, and every access that it
-/// makes after its fence sees what this thread has stored before this call. On Linux this takes microseconds. Elsewhere it
-/// waits until each processor has long made its stores visible.
+/// What a thread has stored before its fence is visible after this call. What it loads after its fence shows what this
+/// thread has stored before the call. Where the system offers `membarrier`, as Linux does, this takes microseconds. Elsewhere
+/// it waits for so long that every processor has made its stores visible.
 pub fn fence_all_threads() {
     #[cfg(all(target_os = "linux", not(miri)))]
     if linux::membarrier() {
