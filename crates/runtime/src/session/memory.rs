@@ -162,7 +162,7 @@ impl RingMemory {
     pub(super) fn near_slots<'m>(&'m self, memories: &'m BufferMemories) -> Result<&'m Memory, Error> {
         match &self.near_copy {
             Some(copy) => Ok(copy),
-            None => memories.need(BufferId::NearSlots),
+            None => self.shared.need(BufferId::NearSlots).or_else(|_| memories.need(BufferId::NearSlots)),
         }
     }
 }

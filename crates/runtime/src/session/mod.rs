@@ -40,7 +40,7 @@ mod state;
 mod ticket;
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -120,7 +120,7 @@ pub struct Session {
     memory: DeviceMemory,
     device: Arc<dyn Device>,
     /// The memory of the rings as other devices reach it that the session has moved to.
-    adopted: Vec<(Arc<dyn Device>, BufferMemories)>,
+    adopted: Vec<(Weak<dyn Device>, BufferMemories)>,
     /// The kernel that runs now. A hand-over replaces it.
     kernel: RwLock<Arc<SessionKernel>>,
     /// Held during a hand-over, so that there is only one at a time.

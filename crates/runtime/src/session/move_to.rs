@@ -14,7 +14,7 @@
 //! of replies there. When a session moves to such a device, these are made from the host's words. When it moves away, the
 //! replies of tasks that have begun are copied back to the host, where the next device goes on writing them.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use pelton_device::{Device, Memory, WordWidth};
 
@@ -61,8 +61,11 @@ impl Session {
         if Arc::ptr_eq(&self.device, device) {
             return self.pause_and_launch(&old, None);
         }
-        self.adopt_rings(device)?;
-        let planned = plan_move(self, &old, device)?;
+        if !self.rings().state.is_running() {
+            return Err(self.rings().state.ended_error());
+        }
+        let adopted = self.adopt_rings(device)?;
+        let planned = plan_move(&old, device, &adopted)?;
         self.pause_and_launch(&old, Some(&planned))?;
         self.device = device.clone();
         self.memory = DeviceMemory { blocks: self.kernel().memories.clone() };
@@ -71,31 +74,38 @@ impl Session {
 }
 
 impl Session {
-    /// Makes the memory of the rings reachable for another device, and keeps it so until the session is dropped: producers may
-    /// keep the run that they have last woken, and with it its memory, for any time, and a driver may refuse to register
-    /// memory again before it was given back.
-    fn adopt_rings(&mut self, device: &Arc<dyn Device>) -> Result<(), Error> {
-        if self.adopted.iter().any(|(known, _)| Arc::ptr_eq(known, device)) {
-            return Ok(());
+    /// Makes the memory of the rings reachable for another device. If the device has to do something for that, the memory stays
+    /// reachable until the session is dropped: producers may keep the run that they have last woken, and with it its memory,
+    /// for any time, and a driver may refuse to register memory again before it was given back.
+    fn adopt_rings(&mut self, device: &Arc<dyn Device>) -> Result<BufferMemories, Error> {
+        let is_known = |known: &Weak<dyn Device>| std::ptr::addr_eq(known.as_ptr(), Arc::as_ptr(device));
+        if let Some((_, blocks)) = self.adopted.iter().find(|(known, _)| is_known(known)) {
+            return Ok(blocks.clone());
         }
         let memory = &self.rings().memory;
         let near = memory.near_slots(&self.kernel().memories).ok().cloned();
         let near = near.map(|slots| (BufferKey::Kernel(BufferId::NearSlots), slots));
         let shared = memory.shared.iter().map(|(key, memory)| (key, memory.clone()));
-        let shared: Vec<_> =
-            shared.filter(|(key, _)| *key != BufferKey::Kernel(BufferId::NearSlots)).collect();
-        let adopt = |(key, memory): (BufferKey, Memory)| Ok((key, device.adopt(&memory)?));
-        let blocks = shared.into_iter().chain(near).map(adopt).collect::<Result<BufferMemories, Error>>()?;
-        self.adopted.push((device.clone(), blocks));
-        Ok(())
+        let shared = shared.filter(|(key, _)| *key != BufferKey::Kernel(BufferId::NearSlots));
+        let mut kept = false;
+        let adopt = |(key, memory): (BufferKey, Memory)| {
+            let adopted = device.adopt(&memory)?;
+            kept |= !Arc::ptr_eq(adopted.store(), memory.store());
+            Ok((key, adopted))
+        };
+        let blocks = shared.chain(near).map(adopt).collect::<Result<BufferMemories, Error>>()?;
+        if kept {
+            self.adopted.push((Arc::downgrade(device), blocks.clone()));
+        }
+        Ok(blocks)
     }
 }
 
 /// Assembles, compiles and loads the kernel of a session for another device, and allocates its memory there.
 fn plan_move(
-    session: &Session,
     old: &SessionKernel,
     device: &Arc<dyn Device>,
+    adopted: &BufferMemories,
 ) -> Result<PlannedKernel, Error> {
     let (spec, placement) = (&old.spec, old.layout.placement());
     let (least, most) = old.layout.banks.worker_range().into_inner();
@@ -114,8 +124,6 @@ fn plan_move(
         }
         workers = fewer;
     };
-    let adopted = session.adopted.iter().find(|(known, _)| Arc::ptr_eq(known, device));
-    let (_, adopted) = adopted.ok_or(Error::Internal("the memory of the rings"))?;
     let memories = memory_on(device, adopted, &assembled)?;
     Ok(PlannedKernel {
         spec: spec.clone(),
@@ -154,10 +162,11 @@ pub(super) fn copy_to_device(
     memories: &BufferMemories,
 ) -> Result<(), Error> {
     for (key, to) in memories.iter() {
-        // Counters and frames are copied by themselves, because they may have another order.
-        let by_themselves = [BufferId::Rows, BufferId::StepCounts, BufferId::Frames].map(BufferKey::Kernel);
+        // Counters and frames are copied by themselves, because they may have another order. Producers write near slots at
+        // any time, and have written them to both memories.
+        let skipped = [BufferId::Rows, BufferId::StepCounts, BufferId::Frames, BufferId::NearSlots];
         let same = old.memories.get(key).is_some_and(|from| is_same_block(from, to));
-        if same || by_themselves.contains(&key) {
+        if same || skipped.map(BufferKey::Kernel).contains(&key) {
             continue;
         }
         let from = match key {

@@ -2,6 +2,7 @@
 //! way.
 
 mod failures;
+mod island;
 mod load;
 mod moves;
 #[path = "../pretend/mod.rs"]

@@ -12,13 +12,16 @@ use pelton::{
 };
 use pelton_ir::types::{Order, Scope, Type};
 
+use crate::island::open_island;
 use crate::pretend::PretendDevice;
 use crate::{ALONE, LONG, park, parked, run, version};
 
-/// Opens a device by its name, among them the interpreter as a device with memory of its own.
+/// Opens a device by its name, among them the interpreter as a device with memory of its own, which the host can map or not.
 fn open_any(name: &str) -> Arc<dyn Device> {
-    if name != "apart" {
-        return open(name).unwrap();
+    match name {
+        "apart" => {}
+        "island" => return open_island(),
+        name => return open(name).unwrap(),
     }
     let inner = open("reference").unwrap();
     let caps =
@@ -33,7 +36,7 @@ fn alone() -> Option<MutexGuard<'static, ()>> {
 
 /// The devices that a session goes through, one after the other. From the CPU it goes to each of the others and back.
 fn journey() -> Vec<&'static str> {
-    let mut names = vec!["reference", "apart", "cpu", "apart", "reference", "cpu"];
+    let mut names = vec!["reference", "apart", "cpu", "island", "cpu", "apart", "island", "reference", "cpu"];
     if open("cuda").is_ok() {
         names.extend(["cuda", "cpu"]);
     }
@@ -123,13 +126,13 @@ fn end(session: &Session, under_way: UnderWay, round: u32, shape: &str) {
 #[test]
 fn everything_goes_along() {
     let _alone = alone();
-    for placement in [Near, Far, Both] {
-        let mut session = Session::launch(&open("cpu").unwrap(), &spec(placement)).unwrap();
+    for (placement, first) in [(Near, "cpu"), (Near, "island"), (Far, "cpu"), (Both, "island")] {
+        let mut session = Session::launch(&open_any(first), &spec(placement)).unwrap();
         let mut producers = [0, 0, 1].map(|tenant| session.producer(tenant).unwrap());
         let words: Vec<u64> = (0..1000).map(|k| k * k).collect();
         session.view::<u64>(1, "wide").unwrap().write(0, &words).unwrap();
         for (round, name) in (0..).zip(journey()) {
-            let shape = format!("{placement:?} to {name}");
+            let shape = format!("{placement:?} from {first} to {name}");
             let under_way = begin(&session, &mut producers, round);
             session.move_to(&open_any(name)).unwrap();
             assert_eq!(session.layout().placement(), placement, "{shape}");
@@ -171,10 +174,10 @@ fn mark() -> Handler {
 fn every_task_runs_once_while_a_session_moves() {
     const ELEMENTS: u32 = 512;
     let _alone = alone();
-    for placement in [Near, Far, Both] {
+    for (placement, first) in [(Near, "cpu"), (Near, "island"), (Far, "cpu"), (Both, "island")] {
         let spec = Spec::new(Geometry::new(64)).placement(placement).producers(3).cells(32);
         let spec = spec.region(Region::new("data", Type::U32, ELEMENTS)).handler("mark", mark());
-        let mut session = Session::launch(&open("cpu").unwrap(), &spec).unwrap();
+        let mut session = Session::launch(&open_any(first), &spec).unwrap();
         let (op, over) = (session.opcode("mark").unwrap(), &AtomicBool::new(false));
         let counts: Vec<u32> = std::thread::scope(|threads| {
             let feeders: Vec<_> = (0..3)
