@@ -54,8 +54,8 @@ impl Session {
     ///
     /// [`Error::Refused`] if the session's kernel cannot be assembled for the other device, and [`Error::Device`] if that
     /// device has too little memory, or cannot load or launch the kernel. A GPU loads no kernel while another one is resident
-    /// there. In all these cases the session goes on where it
-    /// is. [`Error::Ended`] if the session has ended, or ends now because neither device can run its kernel.
+    /// there. In all these cases the session goes on where it is. [`Error::Ended`] if the session has ended, or ends now
+    /// because neither device can run its kernel.
     pub fn move_to(&mut self, device: &Arc<dyn Device>) -> Result<(), Error> {
         let old = self.kernel();
         if Arc::ptr_eq(&self.device, device) {
@@ -101,7 +101,8 @@ impl Session {
     }
 }
 
-/// Assembles, compiles and loads the kernel of a session for another device, and allocates its memory there.
+/// Assembles, compiles and loads the kernel of a session for another device, and allocates its memory there. `adopted` is
+/// the memory of the rings as that device reaches it.
 fn plan_move(
     old: &SessionKernel,
     device: &Arc<dyn Device>,
