@@ -144,8 +144,7 @@ pub trait Device: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// [`DeviceError::Memory`] if the host cannot reach the words, and errors of the driver if it cannot make them reachable
-    /// for the device.
+    /// [`DeviceError::Memory`] if the host cannot reach the words, and errors of the driver if the device cannot.
     fn adopt(&self, memory: &Memory) -> Result<Memory, DeviceError> {
         match memory.store().mapped() {
             Some(_) => Ok(memory.clone()),

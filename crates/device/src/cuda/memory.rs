@@ -30,7 +30,8 @@ pub(super) fn adopt_host(context: &Arc<CudaContext>, memory: &Memory) -> Result<
         return Ok(memory.clone());
     }
     let registered = RegisteredBlock::new(context.enter()?, store.clone())?;
-    let adopted = AdoptedStore { context: context.clone(), registered: Some(registered) };
+    let (context, original) = (context.clone(), store.clone());
+    let adopted = AdoptedStore { context, original, registered: Some(registered) };
     Ok(Memory::new(MemoryKind::Host, memory.width(), memory.len(), Arc::new(adopted)))
 }
 
@@ -129,47 +130,42 @@ impl Drop for PinnedStore {
     }
 }
 
-/// Host memory of another device that this device reaches too.
+/// Host memory of another device that this device reaches too. All but its address is the business of the other device.
 #[derive(Debug)]
 struct AdoptedStore {
     context: Arc<CudaContext>,
+    /// The memory of the other device.
+    original: Arc<dyn MemoryStore>,
     /// The registration, which is taken when this is dropped.
     registered: Option<RegisteredBlock>,
 }
 
-impl AdoptedStore {
-    fn block(&self) -> Result<&Mapped, DeviceError> {
-        let gone = || DeviceError::Memory { device: "this memory".into(), what: "words any more" };
-        self.mapped().ok_or_else(gone)
-    }
-}
-
 impl MemoryStore for AdoptedStore {
     fn mapped(&self) -> Option<&Mapped> {
-        self.registered.as_ref()?.store.mapped()
+        self.original.mapped()
     }
 
     fn address(&self, device: u64) -> Option<u64> {
-        let registered = self.registered.as_ref()?;
-        if self.context.id == device { Some(registered.at) } else { registered.store.address(device) }
+        match &self.registered {
+            Some(registered) if self.context.id == device => Some(registered.at),
+            _ => self.original.address(device),
+        }
     }
 
     fn upload(&self, at: usize, words: WordSlice<'_>) -> Result<(), DeviceError> {
-        self.block()?.upload(at, words)
+        self.original.upload(at, words)
     }
 
     fn download(&self, at: usize, words: WordSliceMut<'_>) -> Result<(), DeviceError> {
-        self.block()?.download(at, words)
+        self.original.download(at, words)
     }
 
     fn put(&self, at: usize, lines: &[Line]) -> Result<(), DeviceError> {
-        self.block()?.put(at, lines)
+        self.original.put(at, lines)
     }
 
     fn flush(&self) {
-        if let Some(block) = self.mapped() {
-            block.flush();
-        }
+        self.original.flush();
     }
 }
 
