@@ -179,9 +179,7 @@ impl Session {
         let deadline = deadline.started();
         let mut backoff = PollBackoff::default();
         let _one_at_a_time = self.hand_over.lock().unwrap_or_else(PoisonError::into_inner);
-        if !self.rings().state.is_running() {
-            return Err(self.rings().state.ended_error());
-        }
+        self.check_running()?;
         let old = self.kernel();
         let next = next(&old)?;
         if next == *old.spec {
@@ -210,9 +208,7 @@ impl Session {
         old: &SessionKernel,
         planned: Option<&PlannedKernel>,
     ) -> Result<(), Error> {
-        if !self.rings().state.is_running() {
-            return Err(self.rings().state.ended_error());
-        }
+        self.check_running()?;
         self.served.retire_run()?;
         // Producers go on until the next run is launched, so what takes long is done before.
         let prepared = planned.map(|planned| planned.prepare(self, old));

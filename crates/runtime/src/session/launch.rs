@@ -8,6 +8,7 @@ use pelton_ir::module::Module;
 use super::fill::fill_buffers;
 use super::kernel::SessionKernel;
 use super::memory::{BufferMemories, DeviceMemory, MemoryOwner, RingMemory, kernel_memory};
+use super::resize::fitting_workers;
 use super::rings::Rings;
 use super::run::ServedRings;
 use super::start::StartPositions;
@@ -74,11 +75,11 @@ fn load_kernel(
 ) -> Result<(Assembled, Arc<dyn Kernel>, Geometry), Error> {
     let made = assemble(spec, device.caps())?;
     let kernel = device.load(&made.module, None, made.layout.lanes)?;
-    let fit = (u64::from(kernel.resident()) * u64::from(spec.share) / 100) as u32;
-    if spec.geometry.groups.is_some() || made.layout.groups <= fit {
+    let fit = fitting_workers(&*kernel, spec.share, &made.layout);
+    if spec.geometry.groups.is_some() || made.layout.workers <= fit {
         return Ok((made, kernel, spec.geometry.clone()));
     }
-    let workers = fit.saturating_sub(made.layout.groups - made.layout.workers).max(1);
+    let workers = fit.max(1);
     // A geometry with a given number of groups does not divide the slots of a near ring among them, so they are divided
     // here. Each stripe keeps its slots, or gets so many that all stripes together have as many as were asked for.
     let share = spec.geometry.slots.div_ceil(workers).next_power_of_two().min(spec.geometry.slots);

@@ -207,6 +207,12 @@ impl Session {
         &self.served.rings
     }
 
+    /// Refuses a call if the session has ended.
+    fn check_running(&self) -> Result<(), Error> {
+        let state = &self.rings().state;
+        if state.is_running() { Ok(()) } else { Err(state.ended_error()) }
+    }
+
     /// Returns the kernel that runs now.
     fn kernel(&self) -> Arc<SessionKernel> {
         self.kernel.read().unwrap_or_else(PoisonError::into_inner).clone()
@@ -330,10 +336,8 @@ impl Session {
     /// [`Error::UnknownTenant`] if there is no such tenant, [`Error::NoIdleProducer`] if all its producers are in use,
     /// and [`Error::Ended`] if the session has ended.
     pub fn producer(&self, tenant: TenantId) -> Result<Producer, Error> {
+        self.check_running()?;
         let rings = self.rings();
-        if !rings.state.is_running() {
-            return Err(rings.state.ended_error());
-        }
         let of = |index: &u32| rings.layout.rings[*index as usize].tenant == tenant;
         let count = (0..rings.layout.producers).filter(of).count() as u32;
         self.check_tenant(tenant)?;

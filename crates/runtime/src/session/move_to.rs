@@ -22,6 +22,7 @@ use super::Session;
 use super::handover::PlannedKernel;
 use super::kernel::SessionKernel;
 use super::memory::{BufferMemories, DeviceMemory};
+use super::resize::fitting_workers;
 use super::rings::Rings;
 use crate::error::Error;
 use crate::kernel::cells::cell_state;
@@ -61,9 +62,7 @@ impl Session {
         if Arc::ptr_eq(&self.device, device) {
             return self.pause_and_launch(&old, None);
         }
-        if !self.rings().state.is_running() {
-            return Err(self.rings().state.ended_error());
-        }
+        self.check_running()?;
         let adopted = self.adopt_rings(device)?;
         let planned = plan_move(&old, device, &adopted)?;
         self.pause_and_launch(&old, Some(&planned))?;
@@ -117,13 +116,11 @@ fn plan_move(
         let fitted = Spec { geometry: geometry.clone(), placement: Some(placement), ..Spec::clone(spec) };
         let assembled = assemble_after(Some(previous), &fitted, device.caps())?;
         let compiled = device.compile(&assembled.module, None, assembled.layout.lanes)?;
-        let fit = (u64::from(compiled.load()?.resident()) * u64::from(spec.share) / 100) as u32;
-        let besides = assembled.layout.groups - assembled.layout.workers;
-        let fewer = fit.saturating_sub(besides).clamp(least, most);
-        if spec.geometry.groups.is_some() || assembled.layout.groups <= fit || fewer >= workers {
+        let fit = fitting_workers(&*compiled.load()?, spec.share, &assembled.layout).clamp(least, most);
+        if spec.geometry.groups.is_some() || workers <= fit {
             break (geometry, assembled, compiled);
         }
-        workers = fewer;
+        workers = fit;
     };
     let memories = memory_on(device, adopted, &assembled)?;
     Ok(PlannedKernel {

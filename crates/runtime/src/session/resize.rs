@@ -13,6 +13,8 @@
 //!
 //! Every group has counters of its own. Those of groups that are no more are added to those of others.
 
+use pelton_device::Kernel;
+
 use super::Session;
 use super::kernel::SessionKernel;
 use super::memory::BufferMemories;
@@ -74,12 +76,17 @@ pub(super) fn next_geometry(session: &Session, old: &SessionKernel, spec: &Spec)
         Some(groups) => groups,
         None => {
             // As many as suit the device, unless fewer groups of the kernel fit.
-            let fit = u64::from(old.loaded.resident()) * u64::from(spec.share) / 100;
-            let fit = (fit as u32).saturating_sub(old.layout.groups - old.layout.workers);
+            let fit = fitting_workers(&*old.loaded, spec.share, &old.layout);
             worker_count(spec, caps, placement)?.min(fit).clamp(least, most)
         }
     };
     Ok(old.geometry.clone().groups(workers))
+}
+
+/// Returns how many groups that run tasks fit into a share of the device, beside those groups of a kernel that run none.
+pub(super) fn fitting_workers(kernel: &dyn Kernel, share: u32, layout: &Layout) -> u32 {
+    let groups = (u64::from(kernel.resident()) * u64::from(share) / 100) as u32;
+    groups.saturating_sub(layout.groups - layout.workers)
 }
 
 /// A buffer with one row of counters per group, and how many counters a row has.
