@@ -2,9 +2,8 @@
 //!
 //! A session is under [load], and its kernel is handed over again and again: to itself, to one with another handler, to one
 //! with a new version of a handler whose tasks are under way, to one with another number of groups, and to one on another
-//! device. The figure is the longest time between the ends of two
-//! tasks that any producer saw during one hand-over. Handlers that are installed or replace others are new to the device
-//! every time, so they are compiled while the old kernel runs.
+//! device. The figure is the longest time between the ends of two tasks that any producer saw during one hand-over. Handlers
+//! that are installed or replace others are new to the device every time, so they are compiled while the old kernel runs.
 //!
 //! After each hand-over, the same load is watched for as long without one, which shows what the machine makes producers wait
 //! by itself. What a hand-over cannot avoid is measured in the same rounds: a stop of a session under the same load, a load
@@ -78,17 +77,10 @@ enum HandOverTurn {
     Install,
     Replace,
     Resize,
-    Move { memory: MovedMemory },
+    Move,
+    /// A move with a region of 1 GiB.
+    MoveGibibyte,
     Floors,
-}
-
-/// How much memory a session takes along when it moves.
-#[derive(Clone, Copy)]
-enum MovedMemory {
-    /// No more than its tasks need.
-    Little,
-    /// A region of 1 GiB besides.
-    Gibibyte,
 }
 
 /// The sum of all floors, with which hand-overs are compared.
@@ -100,8 +92,8 @@ impl HandOverTurn {
         HandOverTurn::Install,
         HandOverTurn::Replace,
         HandOverTurn::Resize,
-        HandOverTurn::Move { memory: MovedMemory::Little },
-        HandOverTurn::Move { memory: MovedMemory::Gibibyte },
+        HandOverTurn::Move,
+        HandOverTurn::MoveGibibyte,
         HandOverTurn::Floors,
     ];
 
@@ -112,10 +104,8 @@ impl HandOverTurn {
             HandOverTurn::Install => &["install", "install, undisturbed"],
             HandOverTurn::Replace => &["replace", "replace, undisturbed"],
             HandOverTurn::Resize => &["resize", "resize, undisturbed"],
-            HandOverTurn::Move { memory: MovedMemory::Little } => &["move", "move, undisturbed"],
-            HandOverTurn::Move { memory: MovedMemory::Gibibyte } => {
-                &["move 1 GiB", "move 1 GiB, undisturbed"]
-            }
+            HandOverTurn::Move => &["move", "move, undisturbed"],
+            HandOverTurn::MoveGibibyte => &["move 1 GiB", "move 1 GiB, undisturbed"],
             HandOverTurn::Floors => &["stop", "load", "launch", FLOOR_SUM],
         }
     }
@@ -127,7 +117,7 @@ impl HandOverTurn {
 
     /// Whether a row is wanted.
     fn is_wanted(self, only: &str, quick: bool) -> bool {
-        let takes_long = matches!(self, HandOverTurn::Move { memory: MovedMemory::Gibibyte });
+        let takes_long = matches!(self, HandOverTurn::MoveGibibyte);
         !(quick && takes_long) && self.rows().iter().any(|name| name.contains(only))
     }
 }
@@ -241,7 +231,7 @@ impl HandOverBench {
             _ => self.shape,
         };
         let spec = match turn {
-            HandOverTurn::Move { memory: MovedMemory::Gibibyte } => {
+            HandOverTurn::MoveGibibyte => {
                 shape.spec(self.first).region(Region::new("cargo", Type::U64, 1 << 27))
             }
             _ => shape.spec(self.first),
@@ -252,14 +242,16 @@ impl HandOverBench {
         let (mut gaps, mut undisturbed) = (Vec::new(), Vec::new());
         let start = Instant::now();
         while gaps.len() < self.least || (start.elapsed() < self.time && gaps.len() < turn.most()) {
-            let next = if gaps.len() % 2 == 0 { groups / 2 } else { groups };
+            let is_back = gaps.len() % 2 == 1;
             let window = match turn {
-                HandOverTurn::Resize => load.watch(|| Ok(session.resize(next)?))?,
-                HandOverTurn::Move { .. } => {
-                    let to = if gaps.len() % 2 == 0 { &self.elsewhere } else { &self.device };
+                HandOverTurn::Resize => {
+                    load.watch(|| Ok(session.resize(if is_back { groups } else { groups / 2 })?))?
+                }
+                HandOverTurn::Move | HandOverTurn::MoveGibibyte => {
+                    let to = if is_back { &self.device } else { &self.elsewhere };
                     load.watch(|| Ok(session.move_to(to)?))?
                 }
-                _ => self.hand_over(turn, &session, &mut load)?,
+                _ => self.change_handlers(turn, &session, &mut load)?,
             };
             gaps.push(microseconds(window.longest));
             let calm = load.watch(|| stop::sleep_unless_pressed(window.took))?;
@@ -269,8 +261,8 @@ impl HandOverBench {
         Ok(vec![Sample::times(gaps), Sample::times(undisturbed)])
     }
 
-    /// Hands a session over once.
-    fn hand_over(
+    /// Hands a session over once, to other handlers or to the same ones.
+    fn change_handlers(
         &mut self,
         turn: HandOverTurn,
         session: &Session,
