@@ -34,30 +34,58 @@ mod linux {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Barrier;
-    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::hint::spin_loop;
+    use std::sync::atomic::{AtomicU32, Ordering, compiler_fence};
+    use std::time::{Duration, Instant};
 
     use super::*;
 
-    /// One side has no fence but the one that the other side issues for it.
+    /// A word that shares its line of memory with no other one.
+    #[derive(Default)]
+    #[repr(align(128))]
+    struct Word(AtomicU32);
+
+    /// How many rounds there are: few where a fence is a long wait.
+    fn round_count() -> u32 {
+        let start = Instant::now();
+        fence_all_threads();
+        if start.elapsed() < Duration::from_millis(20) { 100_000 } else { 20 }
+    }
+
+    /// One side has no fence but the one that the other side issues for it. Both begin each round at the same moment, which is
+    /// when two stores without fences are missed.
     #[test]
     fn two_threads_never_miss_each_other() {
-        for _ in 0..2000 {
-            let (often, rarely, start) = (AtomicU32::new(0), AtomicU32::new(0), Barrier::new(2));
-            let (saw_rarely, saw_often) = std::thread::scope(|threads| {
-                let other = threads.spawn(|| {
-                    start.wait();
-                    often.store(1, Ordering::Relaxed);
-                    std::sync::atomic::compiler_fence(Ordering::SeqCst);
-                    rarely.load(Ordering::Relaxed)
-                });
-                start.wait();
-                rarely.store(1, Ordering::Relaxed);
-                fence_all_threads();
-                let saw_often = often.load(Ordering::Relaxed);
-                (other.join().expect("it does not panic"), saw_often)
+        let [often, rarely, ready, begun, saw] = [(); 5].map(|()| Word::default());
+        let (rounds, mut missed) = (round_count(), 0);
+        std::thread::scope(|threads| {
+            threads.spawn(|| {
+                for round in 1..=rounds {
+                    ready.0.store(round, Ordering::SeqCst);
+                    while begun.0.load(Ordering::Relaxed) != round {
+                        spin_loop();
+                    }
+                    often.0.store(round, Ordering::Relaxed);
+                    compiler_fence(Ordering::SeqCst);
+                    let other = rarely.0.load(Ordering::Relaxed);
+                    saw.0.store(2 * round + u32::from(other == round), Ordering::SeqCst);
+                }
             });
-            assert!(saw_rarely == 1 || saw_often == 1);
-        }
+            for round in 1..=rounds {
+                while ready.0.load(Ordering::SeqCst) != round {
+                    spin_loop();
+                }
+                begun.0.store(round, Ordering::Relaxed);
+                rarely.0.store(round, Ordering::Relaxed);
+                fence_all_threads();
+                let saw_often = often.0.load(Ordering::Relaxed) == round;
+                while saw.0.load(Ordering::SeqCst) / 2 != round {
+                    spin_loop();
+                }
+                let saw_rarely = saw.0.load(Ordering::SeqCst) % 2 == 1;
+                missed += u32::from(!saw_often && !saw_rarely);
+            }
+        });
+        assert_eq!(missed, 0, "rounds in which both sides have missed the other");
     }
 }
