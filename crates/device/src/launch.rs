@@ -1,6 +1,7 @@
 //! What a launch of a kernel is given, and how it ends.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use pelton_ir::arena::{Buffer, Func};
@@ -12,6 +13,7 @@ use pelton_ir::types::{Len, Space};
 use crate::error::DeviceError;
 use crate::mapped::WordWidth;
 use crate::memory::Memory;
+use crate::residence::Residence;
 
 /// How a kernel is launched: with how many groups, over which memory, and until when.
 #[derive(Clone, Debug, Default)]
@@ -24,6 +26,8 @@ pub struct Launch {
     pub deadline: Option<Duration>,
     /// How long the launch may run without a call of [`Run::renew`](crate::Run::renew).
     pub lease: Option<Duration>,
+    /// How the owner of a kernel that stays is asked to make way for others.
+    pub residence: Option<Arc<Residence>>,
 }
 
 impl Launch {
@@ -51,6 +55,13 @@ impl Launch {
     /// Sets how long the launch may run without being [renewed](crate::Run::renew) before it is ended.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = Some(lease);
+        self
+    }
+
+    /// Sets how the owner of the kernel is asked to make way for others. Without this, nobody can load code on a device that does
+    /// so only between kernels while this launch is under way.
+    pub fn residence(mut self, residence: Arc<Residence>) -> Self {
+        self.residence = Some(residence);
         self
     }
 

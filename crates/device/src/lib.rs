@@ -94,7 +94,7 @@
 //! | feature | default | gives |
 //! |---|---|---|
 //! | `cuda` | yes | NVIDIA GPUs, in the module [`cuda`]; the driver is loaded at run time, so it may be absent |
-//! | `inject` | no | lets groups of the CPU sleep until they are woken; for tests of who wakes them |
+//! | `inject` | no | lets groups of the CPU sleep until they are woken, and has a device that loads code only between kernels, like a GPU; for tests |
 //! | `loom` | no | loom's atomics in the eventcount; for this crate's own tests |
 
 pub mod caps;
@@ -103,6 +103,13 @@ pub mod cpu;
 pub mod cuda;
 pub mod error;
 pub mod event;
+#[cfg(feature = "inject")]
+pub mod exclusive;
+#[cfg_attr(
+    not(any(feature = "cuda", feature = "inject")),
+    allow(dead_code, reason = "only devices of these features load code between kernels")
+)]
+mod gate;
 pub mod host_bytes;
 pub mod launch;
 pub mod mapped;
@@ -110,6 +117,7 @@ pub mod memory;
 pub mod null;
 pub mod process_fence;
 pub mod reference;
+pub mod residence;
 mod timekeeper;
 pub mod view;
 mod view_bytes;
@@ -126,6 +134,7 @@ pub use host_bytes::HostBytes;
 pub use launch::{Launch, LaunchEnd, LaunchOutcome};
 pub use mapped::WordWidth;
 pub use memory::{Memory, MemoryKind};
+pub use residence::Residence;
 pub use view::{View, View32, View64};
 
 /// Something that runs kernels: a processor, a GPU or an interpreter.

@@ -9,20 +9,18 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::Duration;
 
 use crate::error::DeviceError;
+use crate::gate::{self, Alone, Gate, LaunchPass, LaunchRoom, Patience};
 use crate::mapped::{Mapped, WordWidth};
+use crate::residence::Residence;
 
 use super::clock::ClockPair;
 use super::current::{self, Current, StreamHandle};
 use super::deferred::DeferredFree;
-use super::gate::{Alone, Gate, LaunchRoom};
 use super::info::GpuInfo;
 use super::launch_place::LaunchPlace;
 use super::near::HostReach;
 use super::pinned::Pinned;
 use super::raw::{Driver, DriverStatus, Gpu};
-
-/// How long a load waits for launches to end, and a launch waits for room, before it is refused as busy.
-const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Bytes of zeros that are copied at a time to clear memory.
 const ZEROS: usize = 1 << 20;
@@ -41,7 +39,7 @@ pub(super) struct CudaContext {
     /// The properties of the device.
     pub info: GpuInfo,
     /// Decides which launches and loads may use the device at the same time.
-    pub gate: Gate,
+    pub gate: Arc<Gate>,
     /// The device's clock, read against the host's once the device has been opened.
     clock: OnceLock<ClockPair>,
     /// The driver's name of the device.
@@ -104,7 +102,7 @@ impl CudaContext {
         Ok(CudaContext {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             info,
-            gate: Gate::default(),
+            gate: Arc::default(),
             clock: OnceLock::new(),
             gpu,
             handle,
@@ -128,18 +126,20 @@ impl CudaContext {
         self.clock.get().map_or(u64::MAX, |clock| clock.after(wait))
     }
 
-    /// Admits a launch to the device, until the pass is dropped.
-    pub(super) fn admit(self: &Arc<Self>, room: LaunchRoom) -> Result<LaunchPass, DeviceError> {
-        match self.gate.enter(room, PATIENCE) {
-            true => Ok(LaunchPass { context: self.clone(), room }),
-            false => Err(DeviceError::Busy { what: "kernels that may run for ever have taken the room" }),
-        }
+    /// Admits a launch to the device, until the admission is dropped.
+    pub(super) fn admit(
+        self: &Arc<Self>,
+        room: LaunchRoom,
+        residence: Option<&Arc<Residence>>,
+    ) -> Result<LaunchAdmission, DeviceError> {
+        let pass = self.gate.enter(room, residence, gate::PATIENCE);
+        let pass = pass.ok_or(DeviceError::Busy { what: gate::NO_ROOM })?;
+        Ok(LaunchAdmission { pass: Some(pass), context: self.clone() })
     }
 
     /// Excludes launches while the guard lives, for calls of the driver that would wait until every kernel has ended.
     pub(super) fn alone(&self) -> Result<Alone<'_>, DeviceError> {
-        let busy = DeviceError::Busy { what: "it loads no code while a kernel is resident" };
-        let alone = self.gate.alone(PATIENCE).ok_or(busy)?;
+        let alone = self.gate.alone(gate::PATIENCE).ok_or(DeviceError::Busy { what: gate::NOT_ALONE })?;
         self.free_deferred();
         Ok(alone)
     }
@@ -155,7 +155,7 @@ impl CudaContext {
         if lock(&self.deferred).is_empty() {
             return;
         }
-        if let Some(_alone) = self.gate.alone(Duration::ZERO) {
+        if let Some(_alone) = self.gate.alone(Patience::NONE) {
             self.free_deferred();
         }
     }
@@ -216,14 +216,14 @@ impl Drop for CudaContext {
 
 /// The admission of a launch to a device, which ends when this is dropped.
 #[derive(Debug)]
-pub(super) struct LaunchPass {
+pub(super) struct LaunchAdmission {
+    pass: Option<LaunchPass>,
     context: Arc<CudaContext>,
-    room: LaunchRoom,
 }
 
-impl Drop for LaunchPass {
+impl Drop for LaunchAdmission {
     fn drop(&mut self) {
-        self.context.gate.leave(self.room);
+        self.pass = None;
         self.context.try_free_deferred();
     }
 }

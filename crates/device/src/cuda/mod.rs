@@ -25,7 +25,6 @@ mod code;
 mod context;
 mod current;
 mod deferred;
-mod gate;
 mod graph;
 mod info;
 mod launch_place;

@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 use pelton_ir::arena::Handle;
 
 use crate::error::DeviceError;
+use crate::gate::LaunchRoom;
 use crate::launch::{Fault, Launch, LaunchEnd, LaunchOutcome};
 use crate::memory::Memory;
 use crate::timekeeper::{StopSignal, Timekeeper};
 use crate::{Kernel, Run};
 
 use super::code::CudaCode;
-use super::context::{CudaContext, LaunchPass};
-use super::gate::LaunchRoom;
+use super::context::{CudaContext, LaunchAdmission};
 use super::launch_place::{EndRecord, LaunchPlace, StopRequested};
 use super::raw::DriverStatus;
 
@@ -69,7 +69,7 @@ impl CudaKernel {
             true => LaunchRoom::of_waiting_groups(launch.groups, self.code.resident),
             false => LaunchRoom::of_independent_groups(self.code.resident),
         };
-        let pass = self.context.admit(room)?;
+        let admission = self.context.admit(room, launch.residence.as_ref())?;
         let place = self.context.take_place()?;
         let limit_ns = self.limit_ns(launch);
         place.set_limit(limit_ns);
@@ -87,7 +87,7 @@ impl CudaKernel {
             context: self.context.clone(),
             stop: Arc::default(),
             state: Mutex::new(LaunchState {
-                under_way: Some((place, pass)),
+                under_way: Some((place, admission)),
                 stop_requested: StopRequested::No,
                 ended: None,
             }),
@@ -152,7 +152,7 @@ struct LaunchShared {
 #[derive(Debug)]
 struct LaunchState {
     /// The place of the launch and its admission to the device, until the launch has ended.
-    under_way: Option<(LaunchPlace, LaunchPass)>,
+    under_way: Option<(LaunchPlace, LaunchAdmission)>,
     /// Whether the kernel was asked to stop.
     stop_requested: StopRequested,
     /// How the launch ended, once it has.
@@ -200,13 +200,13 @@ impl LaunchShared {
         });
         state.ended = ended.transpose();
         let ended = state.ended?;
-        if let Some((place, pass)) = state.under_way.take() {
+        if let Some((place, admission)) = state.under_way.take() {
             // The place of a launch that failed may still be in use, so it is freed with the context.
             if ended.is_ok() {
                 self.context.return_place(place);
             }
             drop(state);
-            drop(pass);
+            drop(admission);
         }
         Some(ended)
     }
