@@ -15,7 +15,7 @@ impl Session {
     /// ended, nothing is signalled.
     pub fn signal(&self, tenant: TenantId, event: u32, times: u32) -> Result<(), Error> {
         let number = self.event_number(tenant, event)?;
-        self.served.ask(AskEntry::Signal { event: number, times });
+        self.served().ask(AskEntry::Signal { event: number, times });
         Ok(())
     }
 

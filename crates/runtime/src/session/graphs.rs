@@ -212,7 +212,7 @@ impl Session {
                 return Err(Error::Late { left: launches[0].into() });
             }
             if backoff.is_slow() {
-                self.served.check_for_end();
+                self.served().check_for_end();
             }
             backoff.pause();
         }
@@ -220,7 +220,7 @@ impl Session {
 
     /// Returns a number that no other session of this process has at the same time.
     fn graph_owner(&self) -> usize {
-        Arc::as_ptr(&self.served.rings) as usize
+        Arc::as_ptr(&self.served().rings) as usize
     }
 
     /// Writes a word of the directory entry of a graph.

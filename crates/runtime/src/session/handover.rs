@@ -41,8 +41,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
-use pelton_device::CompiledKernel;
-use pelton_device::process_fence::fence_all_threads;
+use pelton_device::{CompiledKernel, Launch};
 
 use super::Session;
 use super::fill::fill_next_run;
@@ -52,6 +51,7 @@ use super::memory::BufferMemories;
 use super::move_to::{copy_to_device, is_same_block};
 use super::resize::{changes_shape, copy_counters, next_geometry};
 use super::rings::{Rings, Stripe};
+use super::running::residence_of;
 use crate::deadline::{Deadline, PollBackoff};
 use crate::error::{Error, HandOverError};
 use crate::kernel::cells::{cell_fact, cell_state};
@@ -183,13 +183,13 @@ impl Session {
         let old = self.kernel();
         let next = next(&old)?;
         if next == *old.spec {
-            return self.pause_and_launch(&old, None);
+            return self.running.pause_and_launch(None);
         }
         let planned = PlannedKernel::new(self, &old, next)?;
         loop {
             // Begun tasks are counted before the pause too, so that the kernel is not stopped in vain.
             let changed = match planned.check_begun_tasks(&old) {
-                Ok(()) => self.pause_and_launch(&old, Some(&planned)),
+                Ok(()) => self.running.pause_and_launch(Some(&planned)),
                 begun => begun,
             };
             match changed {
@@ -199,42 +199,6 @@ impl Session {
                 ended => return ended,
             }
         }
-    }
-
-    /// Lets the running kernel end, and launches the planned one. If there is none, or if it cannot be launched, the old one
-    /// is launched again.
-    pub(super) fn pause_and_launch(
-        &self,
-        old: &SessionKernel,
-        planned: Option<&PlannedKernel>,
-    ) -> Result<(), Error> {
-        self.check_running()?;
-        self.served.retire_run()?;
-        // Producers go on until the next run is launched, so what takes long is done before.
-        let prepared = planned.map(|planned| planned.prepare(self, old));
-        let mut failed = None;
-        self.served.launch_next(old.spec.lease, || {
-            if planned.is_some_and(|planned| planned.moves) {
-                // Not every device issues a fence when its run is woken, and the next run relies on one.
-                fence_all_threads();
-            }
-            let launched = prepared.map(|kernel| kernel.and_then(SessionKernel::launched));
-            match launched {
-                Some(Ok((kernel, run))) => {
-                    // Before anyone can look up a new opcode, producers know that its tasks need cells.
-                    if let Some(cells) = &self.rings().cells {
-                        cells.add_ops(&kernel.layout.resumable_ops);
-                    }
-                    *self.kernel.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(kernel);
-                    return Ok(run);
-                }
-                Some(Err(error)) => failed = Some(error),
-                None => {}
-            }
-            begin_next_run(self.rings(), old)?;
-            Ok(old.loaded.launch(&old.launch)?)
-        })?;
-        failed.map_or(Ok(()), Err)
     }
 }
 
@@ -301,15 +265,17 @@ impl PlannedKernel {
     }
 
     /// Prepares the launch of the kernel, after the old one has ended. If this fails, the old one can still be launched again.
-    fn prepare(&self, session: &Session, old: &SessionKernel) -> Result<SessionKernel, Error> {
+    pub(super) fn prepare(&self, rings: &Arc<Rings>, old: &SessionKernel) -> Result<SessionKernel, Error> {
         self.check_begun_tasks(old)?;
         let Assembled { module, layout } = &self.assembled;
         let loaded = self.compiled.load()?;
         if self.moves {
-            copy_to_device(session.rings(), old, layout, &self.memories)?;
+            copy_to_device(rings, old, layout, &self.memories)?;
         }
         copy_counters(old, layout, &self.memories)?;
         copy_frames(old, layout, &self.memories)?;
+        // On another device, the kernel has other room. The old room stays reserved in case that it is needed again.
+        let residence = if self.moves { Some(residence_of(rings)) } else { old.launch.residence.clone() };
         let kernel = SessionKernel {
             spec: self.spec.clone(),
             layout: Arc::new(layout.clone()),
@@ -317,9 +283,9 @@ impl PlannedKernel {
             geometry: self.geometry.clone(),
             stand_ins: self.stand_ins.clone(),
             loaded,
-            launch: bind_buffers(&self.spec, module, layout, &self.memories),
+            launch: Launch { residence, ..bind_buffers(&self.spec, module, layout, &self.memories) },
         };
-        begin_next_run(session.rings(), &kernel)?;
+        begin_next_run(rings, &kernel)?;
         Ok(kernel)
     }
 }
@@ -413,7 +379,7 @@ fn copy_frames(old: &SessionKernel, layout: &Layout, memories: &BufferMemories) 
 }
 
 /// Fills the buffers that say where the next run begins.
-fn begin_next_run(rings: &Rings, kernel: &SessionKernel) -> Result<(), Error> {
+pub(super) fn begin_next_run(rings: &Rings, kernel: &SessionKernel) -> Result<(), Error> {
     let starts = taken_positions(rings, kernel)?;
     fill_next_run(&kernel.spec, &kernel.layout, &kernel.memories, &starts)
 }

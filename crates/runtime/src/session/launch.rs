@@ -11,6 +11,7 @@ use super::memory::{BufferMemories, DeviceMemory, MemoryOwner, RingMemory, kerne
 use super::resize::fitting_workers;
 use super::rings::Rings;
 use super::run::ServedRings;
+use super::running::residence_of;
 use super::start::StartPositions;
 use crate::error::Error;
 use crate::kernel::{AssembleError, Assembled, Geometry, Layout, Lifetime, Placement, Spec, assemble};
@@ -48,6 +49,7 @@ pub(super) fn launch_session(
     let launch = bind_buffers(spec, &module, &layout, &memories);
     let layout = Arc::new(layout);
     let rings = Arc::new(Rings::new(layout.clone(), rings, &memory, &starts, spec)?);
+    let launch = launch.residence(residence_of(&rings));
     let served = ServedRings::launch(rings, spec.lease, || Ok(loaded.launch(&launch)?))?;
     let kernel = SessionKernel {
         spec: Arc::new(spec.clone()),

@@ -34,13 +34,14 @@ mod rights;
 mod rings;
 mod room;
 mod run;
+mod running;
 mod span;
 mod start;
 mod state;
 mod ticket;
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -59,6 +60,7 @@ use self::rights::ControlChanges;
 pub(crate) use self::rights::{quota_limit, quota_word};
 pub(crate) use self::rings::{Rings, record_outcome};
 use self::run::ServedRings;
+use self::running::RunningKernel;
 use crate::deadline::{Deadline, PollBackoff};
 use crate::error::{EndReason, Error, SessionEnd};
 use crate::kernel::cells::cell_fact;
@@ -114,15 +116,13 @@ impl StopReport {
 /// ```
 #[derive(Debug)]
 pub struct Session {
-    /// The rings and the run that serves them, which producers and tickets share.
-    served: Arc<ServedRings>,
+    /// The kernel that runs now, which the reaper shares, and the rings that it serves, which producers and tickets share.
+    running: Arc<RunningKernel>,
     /// The session's memory at its device, which only calls on the session reach.
     memory: DeviceMemory,
     device: Arc<dyn Device>,
     /// The memory of the rings as other devices reach it that the session has moved to.
     adopted: Vec<(Weak<dyn Device>, BufferMemories)>,
-    /// The kernel that runs now. A hand-over replaces it.
-    kernel: RwLock<Arc<SessionKernel>>,
     /// Held during a hand-over, so that there is only one at a time.
     hand_over: Mutex<()>,
     changes: Mutex<ControlChanges>,
@@ -183,18 +183,17 @@ impl Session {
         starts.check()?;
         let launched = launch::launch_session(device, spec, &starts)?;
         let Launched { served, memory, kernel } = launched;
-        let (served, lease) = (Arc::new(served), spec.lease);
-        let shared = served.clone();
+        let (running, lease) = (Arc::new(RunningKernel::new(served, kernel)), spec.lease);
+        let shared = running.clone();
         let reaper = std::thread::Builder::new()
             .name("pelton-reaper".into())
             .spawn(move || reaper::run_reaper(&shared, lease))
             .map_err(Error::Thread)?;
         Ok(Session {
-            served,
+            running,
             memory,
             device: device.clone(),
             adopted: Vec::new(),
-            kernel: RwLock::new(Arc::new(kernel)),
             hand_over: Mutex::new(()),
             changes: ControlChanges::new(&spec.tenants),
             printer: LogPrinter::new(&spec.formats),
@@ -204,18 +203,21 @@ impl Session {
     }
 
     fn rings(&self) -> &Rings {
-        &self.served.rings
+        &self.running.served.rings
+    }
+
+    fn served(&self) -> &Arc<ServedRings> {
+        &self.running.served
     }
 
     /// Refuses a call if the session has ended.
     fn check_running(&self) -> Result<(), Error> {
-        let state = &self.rings().state;
-        if state.is_running() { Ok(()) } else { Err(state.ended_error()) }
+        self.running.check_running()
     }
 
     /// Returns the kernel that runs now.
     fn kernel(&self) -> Arc<SessionKernel> {
-        self.kernel.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.running.kernel()
     }
 
     /// Returns the position of the next task of each stripe, in the order of the layout. While producers submit tasks,
@@ -343,7 +345,7 @@ impl Session {
         self.check_tenant(tenant)?;
         let mut idle = rings.idle_producers();
         match idle.iter().rposition(of) {
-            Some(at) => Ok(Producer::new(self.served.clone(), idle.remove(at))),
+            Some(at) => Ok(Producer::new(self.served().clone(), idle.remove(at))),
             None => Err(Error::NoIdleProducer { tenant, count }),
         }
     }
@@ -378,7 +380,7 @@ impl Session {
                 return Err(rings.state.ended_error());
             }
             if backoff.is_slow() {
-                self.served.check_for_end();
+                self.served().check_for_end();
                 if deadline.has_passed() {
                     let stripes = rings.slot_stripes().iter().zip(from.iter().zip(&tails));
                     let in_slots = stripes.map(|(stripe, (from, to))| stripe.unfinished_between(*from, *to));
@@ -394,7 +396,7 @@ impl Session {
     /// Returns how the session ended, or `None` while it runs. A session that has ended by itself does not recover:
     /// launch a new one.
     pub fn session_end(&self) -> Option<SessionEnd> {
-        self.served.session_end()
+        self.served().session_end()
     }
 
     /// How long [`stop`](Session::stop) and dropping a session give the kernel to finish the tasks that it has taken.
@@ -423,7 +425,9 @@ impl Session {
     }
 
     fn close(&mut self, deadline: Deadline) -> Result<StopReport, Error> {
-        let (rings, run) = (&*self.served.rings, self.served.current_run());
+        // A pause that is under way ends with a run that can be stopped.
+        let pause = self.running.lock_pause();
+        let (rings, run) = (&*self.running.served.rings, self.running.served.current_run());
         rings.ask_shutdown();
         run.wake();
         let (ended, forced) = match run.wait(deadline.time_left()) {
@@ -434,9 +438,10 @@ impl Session {
             ended => (ended, false),
         };
         self.keep_steps();
-        self.served.note_end();
+        self.running.served.note_end();
         // The run has ended, and `note_end` has noted how. This is for a device that fails to say how.
         rings.state.note_end(SessionEnd::Stopped);
+        drop(pause);
         rings.wait_list.close();
         if let Some(reaper) = self.reaper.take() {
             // The thread does not panic. If it did, nothing could be done about it here.

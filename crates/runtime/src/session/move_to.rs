@@ -60,12 +60,12 @@ impl Session {
     pub fn move_to(&mut self, device: &Arc<dyn Device>) -> Result<(), Error> {
         let old = self.kernel();
         if Arc::ptr_eq(&self.device, device) {
-            return self.pause_and_launch(&old, None);
+            return self.running.pause_and_launch(None);
         }
         self.check_running()?;
         let adopted = self.adopt_rings(device)?;
         let planned = plan_move(&old, device, &adopted)?;
-        self.pause_and_launch(&old, Some(&planned))?;
+        self.running.pause_and_launch(Some(&planned))?;
         self.device = device.clone();
         self.memory = DeviceMemory { blocks: self.kernel().memories.clone() };
         Ok(())

@@ -1,5 +1,7 @@
 //! The reaper: the thread of a session that wakes futures and tells the kernel that its host is alive.
 //!
+//! It also [makes way](super::running) for others when the device asks for that.
+//!
 //! A GPU cannot wake a future, so a thread of the host has to look at the records. The reaper does so while futures
 //! wait. While no future waits the reaper is parked, and wakes up only to renew the kernel's lease.
 
@@ -7,18 +9,22 @@ use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
 
 use super::rings::{Rings, Stripe};
-use super::run::ServedRings;
+use super::running::RunningKernel;
 use crate::deadline::PollBackoff;
 use crate::protocol::control;
 
 /// Runs until the session closes. `lease` is how long the kernel runs without a sign of life from the host.
-pub(super) fn run_reaper(served: &ServedRings, lease: Duration) {
+pub(super) fn run_reaper(running: &RunningKernel, lease: Duration) {
+    let served = &*running.served;
     let rings = &*served.rings;
     let list = &rings.wait_list;
     let beat = (lease / 4).max(Duration::from_millis(1));
     let mut next = Instant::now();
     let mut backoff = PollBackoff::default();
     while !list.is_closing() {
+        if rings.way_asked.load(Ordering::Relaxed) {
+            running.make_way();
+        }
         if Instant::now() >= next {
             served.current_run().renew();
             rings.host_words[control::HEARTBEAT as usize].fetch_add(1, Ordering::Relaxed);
@@ -26,7 +32,8 @@ pub(super) fn run_reaper(served: &ServedRings, lease: Duration) {
             next = Instant::now() + beat;
         }
         let key = list.event.announce();
-        if list.futures.load(Ordering::Acquire) == 0 && !list.is_closing() {
+        let is_idle = list.futures.load(Ordering::Acquire) == 0 && !rings.way_asked.load(Ordering::Relaxed);
+        if is_idle && !list.is_closing() {
             list.event.park(key, Some(next.saturating_duration_since(Instant::now())));
             backoff = PollBackoff::default();
             continue;

@@ -74,11 +74,11 @@ impl Session {
             let change = changes.count << 8 | word;
             // Pairs with the acquire of the group that keeps the control words: it sees the word that has changed.
             self.rings().host_words[control::CHANGED as usize].store(change, Ordering::Release);
-            self.served.current_run().wake();
+            self.served().current_run().wake();
             self.await_keepers(kernel.memories.need(BufferId::Acks)?, change, keepers)?;
         }
         // Groups that had found no task that they were allowed to run look again.
-        self.served.current_run().wake();
+        self.served().current_run().wake();
         Ok(())
     }
 
@@ -92,7 +92,7 @@ impl Session {
                 return Err(self.rings().state.ended_error());
             }
             if backoff.is_slow() {
-                self.served.check_for_end();
+                self.served().check_for_end();
             }
             backoff.pause();
         }

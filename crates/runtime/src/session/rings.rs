@@ -36,7 +36,7 @@
 //!   new run as well, or the new run sees what it has published.
 //! - *The session's state* does not change. The end of a run ends the session only if that run is not being replaced.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use atomic_waker::AtomicWaker;
@@ -224,6 +224,8 @@ pub(crate) struct Rings {
     pub places: Option<PlaceMemory>,
     pub meter: LatencyMeter,
     pub wait_list: WaitList,
+    /// Whether the device has asked the session to let its kernel end for a moment, so that others can load code.
+    pub way_asked: AtomicBool,
     /// How many steps of the task in each cell had begun when the session was stopped.
     pub steps_at_stop: OnceLock<Vec<u32>>,
     /// The numbers of the producers that are not in use.
@@ -251,6 +253,7 @@ impl Rings {
             places: PlaceMemory::new(&layout, &memory.shared)?,
             meter: LatencyMeter::new(spec.telemetry),
             wait_list: WaitList::new(layout.producers),
+            way_asked: AtomicBool::new(false),
             steps_at_stop: OnceLock::new(),
             idle_producers: Mutex::new((0..layout.producers).rev().collect()),
             layout,

@@ -47,6 +47,9 @@ pub struct Occupancy {
 pub struct Snapshot {
     /// How long the session has run.
     pub uptime: Duration,
+    /// How many kernels have run one after another. A hand-over begins another one, and so does a session that makes way for
+    /// others.
+    pub runs: u64,
     /// The number of slots in each state.
     pub occupancy: Occupancy,
     /// The number of tasks that have ended.
@@ -152,6 +155,7 @@ pub(crate) fn take_snapshot(
     let counters = sum_counters(layout, memories)?;
     Ok(Snapshot {
         uptime: rings.meter.uptime(),
+        runs: rings.state.run_number(),
         occupancy,
         done: counters[control::DONE_COUNT as usize],
         opcodes: opcode_counts(spec, layout, &counters),
@@ -198,6 +202,9 @@ impl fmt::Display for Snapshot {
             "{:<11}epoch {}, {} records lost, {} checks failed",
             "also", self.epoch, self.lost, self.checks
         )?;
+        if self.runs > 1 {
+            write!(f, ", kernel launched {} times", self.runs)?;
+        }
         match self.idle_ns {
             Some(ns) => write!(f, ", idle looks at most {:.1} us apart", ns as f64 / 1e3),
             None => Ok(()),

@@ -1,0 +1,114 @@
+//! The kernel that a session runs now, and the pause in which it makes room for another launch.
+//!
+//! Two may want to begin a pause at the same time: a [hand-over](super::handover), and the reaper when the device asks the
+//! session to *make way*. A device that loads code only between kernels asks for that when somebody else wants to load: a
+//! session that is launched or handed over, or a drained batch. The session then lets its kernel end as in a hand-over, and
+//! launches it again at once. The device holds the launch back until the code is loaded, and keeps the room of the kernel
+//! for it. To producers and tickets this is one more hand-over.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use pelton_device::Residence;
+use pelton_device::process_fence::fence_all_threads;
+
+use super::handover::{PlannedKernel, begin_next_run};
+use super::kernel::SessionKernel;
+use super::rings::Rings;
+use super::run::ServedRings;
+use crate::error::Error;
+
+/// The kernel that a session runs now, over the rings that it serves.
+#[derive(Debug)]
+pub(super) struct RunningKernel {
+    pub served: Arc<ServedRings>,
+    kernel: RwLock<Arc<SessionKernel>>,
+    /// Held from the moment at which a run is asked to end until the next one is launched or the session has ended.
+    pause: Mutex<()>,
+}
+
+impl RunningKernel {
+    /// Takes the kernel that was launched first.
+    pub(super) fn new(served: ServedRings, kernel: SessionKernel) -> Self {
+        let kernel = RwLock::new(Arc::new(kernel));
+        RunningKernel { served: Arc::new(served), kernel, pause: Mutex::new(()) }
+    }
+
+    /// Returns the kernel that runs now.
+    pub(super) fn kernel(&self) -> Arc<SessionKernel> {
+        self.kernel.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Waits until no pause is under way, and keeps others from beginning one.
+    pub(super) fn lock_pause(&self) -> MutexGuard<'_, ()> {
+        self.pause.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Refuses a call if the session has ended.
+    pub(super) fn check_running(&self) -> Result<(), Error> {
+        let state = &self.served.rings.state;
+        if state.is_running() { Ok(()) } else { Err(state.ended_error()) }
+    }
+
+    /// Lets the running kernel end, and launches the planned one. If there is none, or if it cannot be launched, the old one
+    /// is launched again.
+    pub(super) fn pause_and_launch(&self, planned: Option<&PlannedKernel>) -> Result<(), Error> {
+        let _pause = self.lock_pause();
+        self.launch_in_pause(planned)
+    }
+
+    /// Makes way for others, if the session was asked to and has not done so since. If the kernel cannot be launched again, the
+    /// session has ended, and whoever uses it finds out.
+    pub(super) fn make_way(&self) {
+        let _pause = self.lock_pause();
+        if self.served.rings.way_asked.swap(false, Ordering::Relaxed) {
+            drop(self.launch_in_pause(None));
+        }
+    }
+
+    /// Does what [`pause_and_launch`](RunningKernel::pause_and_launch) does. The caller holds the lock.
+    fn launch_in_pause(&self, planned: Option<&PlannedKernel>) -> Result<(), Error> {
+        let (rings, old) = (&self.served.rings, self.kernel());
+        self.check_running()?;
+        self.served.retire_run()?;
+        // Whoever asked for it has what it wants.
+        rings.way_asked.store(false, Ordering::Relaxed);
+        // Producers go on until the next run is launched, so what takes long is done before.
+        let prepared = planned.map(|planned| planned.prepare(rings, &old));
+        let mut failed = None;
+        self.served.launch_next(old.spec.lease, || {
+            if planned.is_some_and(|planned| planned.moves) {
+                // Not every device issues a fence when its run is woken, and the next run relies on one.
+                fence_all_threads();
+            }
+            let launched = prepared.map(|kernel| kernel.and_then(SessionKernel::launched));
+            match launched {
+                Some(Ok((kernel, run))) => {
+                    // Before anyone can look up a new opcode, producers know that its tasks need cells.
+                    if let Some(cells) = &rings.cells {
+                        cells.add_ops(&kernel.layout.resumable_ops);
+                    }
+                    *self.kernel.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(kernel);
+                    return Ok(run);
+                }
+                Some(Err(error)) => failed = Some(error),
+                None => {}
+            }
+            begin_next_run(rings, &old)?;
+            Ok(old.loaded.launch(&old.launch)?)
+        })?;
+        failed.map_or(Ok(()), Err)
+    }
+}
+
+/// Makes the residence of the kernels that serve rings: when the device asks, the session's reaper makes way.
+pub(super) fn residence_of(rings: &Arc<Rings>) -> Arc<Residence> {
+    let rings = Arc::downgrade(rings);
+    Arc::new(Residence::new(move || {
+        if let Some(rings) = rings.upgrade() {
+            // Waking issues a fence, so the reaper sees this before it parks.
+            rings.way_asked.store(true, Ordering::Relaxed);
+            rings.wait_list.event.wake();
+        }
+    }))
+}
