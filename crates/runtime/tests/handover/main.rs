@@ -65,7 +65,8 @@ fn on_every_device(spec: impl Fn(Spec) -> Spec, test: impl Fn(&Session, &str)) {
             "reference" => &[(Both, Some(1)), (Near, Some(32))],
             _ => &[(Near, None), (Far, None), (Both, None)],
         };
-        for (placement, lanes) in shapes {
+        for (placement, lanes) in shapes.iter().filter(|(placement, _)| placement.is_available(device.caps()))
+        {
             let mut geometry = Geometry::new(256).groups(3);
             geometry.lanes = *lanes;
             let shape = format!("{name} {placement:?} {lanes:?} lanes");
