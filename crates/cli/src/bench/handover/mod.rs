@@ -2,7 +2,7 @@
 //!
 //! A session is under [load], and its kernel is handed over again and again: to itself, to one with another handler, to one
 //! with a new version of a handler whose tasks are under way, to one with another number of groups, and to one on another
-//! device. The figure is the longest time between the ends of two tasks that any producer saw during one hand-over. Handlers
+//! device. It also makes way for a load of another kernel on its device. The figure is the longest time between the ends of two tasks that any producer saw during one hand-over. Handlers
 //! that are installed or replace others are new to the device every time, so they are compiled while the old kernel runs.
 //!
 //! After each hand-over, the same load is watched for as long without one, which shows what the machine makes producers wait
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use pelton::kernel::{Assembled, assemble};
 use pelton::{Handler, Region, Session, Spec, Task};
-use pelton_device::{Device, Kernel, Launch, open};
+use pelton_device::{CompiledKernel, Device, Kernel, Launch, open};
 use pelton_ir::types::Type;
 
 use self::load::{HandOverLoad, LoadWindow};
@@ -51,7 +51,8 @@ of the cores run tasks. Half of the tasks are plain, three of eight yield up to 
 one of eight spawns two others. Eight more tasks yield for ever. Every result is checked, and
 that each task has run once. In the case `resize`, a session has all its groups and half of them
 in turn, and at least two of them at first. In the case `move`, a GPU and the CPU take turns, or
-two CPU devices. Without --quick there is also a session that takes 1 GiB of memory along.")]
+two CPU devices. In the case `make way`, another kernel is loaded on the device, for which a
+session on a GPU makes way. Without --quick there is also a session that takes 1 GiB of memory along.")]
 pub(super) struct HandOverArgs {
     /// The device to run on; `pelton devices` lists them
     #[arg(long, short, value_name = "NAME", default_value = "cpu")]
@@ -80,6 +81,8 @@ enum HandOverTurn {
     Move,
     /// A move with a region of 1 GiB.
     MoveGibibyte,
+    /// Another kernel is loaded on the device of the session.
+    MakeWay,
     Floors,
 }
 
@@ -87,13 +90,14 @@ enum HandOverTurn {
 const FLOOR_SUM: &str = "stop, load and launch";
 
 impl HandOverTurn {
-    const ALL: [HandOverTurn; 7] = [
+    const ALL: [HandOverTurn; 8] = [
         HandOverTurn::SameKernel,
         HandOverTurn::Install,
         HandOverTurn::Replace,
         HandOverTurn::Resize,
         HandOverTurn::Move,
         HandOverTurn::MoveGibibyte,
+        HandOverTurn::MakeWay,
         HandOverTurn::Floors,
     ];
 
@@ -106,6 +110,7 @@ impl HandOverTurn {
             HandOverTurn::Resize => &["resize", "resize, undisturbed"],
             HandOverTurn::Move => &["move", "move, undisturbed"],
             HandOverTurn::MoveGibibyte => &["move 1 GiB", "move 1 GiB, undisturbed"],
+            HandOverTurn::MakeWay => &["make way", "make way, undisturbed"],
             HandOverTurn::Floors => &["stop", "load", "launch", FLOOR_SUM],
         }
     }
@@ -187,8 +192,10 @@ struct HandOverBench {
     /// The time for which hand-overs are repeated in a turn, and their least number.
     time: Duration,
     least: usize,
-    /// The kernel of all sessions, and one that does nothing.
-    assembled: Assembled,
+    /// The kernel of all sessions as it is compiled, and how many groups it has.
+    compiled: CompiledKernel,
+    groups: u32,
+    /// A kernel that does nothing.
     nothing: Arc<dyn Kernel>,
     /// The version of the handler that sessions begin with.
     first: u32,
@@ -201,14 +208,14 @@ impl HandOverBench {
         let shape = LoadShape::of(device);
         // The process number makes handlers unlike those of other runs, which a cache on disk may know.
         let first = std::process::id().wrapping_mul(1 << 10);
-        let assembled = assemble(&shape.spec(first), device.caps()).map_err(pelton::Error::from)?;
+        let Assembled { module, layout } =
+            assemble(&shape.spec(first), device.caps()).map_err(pelton::Error::from)?;
+        let (compiled, groups) = (device.compile(&module, None, layout.lanes)?, layout.groups);
         let nothing = parse_kernel("nothing", include_str!("../kernels/nothing.pel"))?;
         let nothing = device.load(&nothing, None, 1)?;
         let (device, next) = (device.clone(), first.wrapping_add(1));
         let elsewhere = open("cpu")?;
-        let bench = HandOverBench { device, elsewhere, shape, time, least, assembled, nothing, first, next };
-        bench.time_load()?; // from now on, the device has compiled it
-        Ok(bench)
+        Ok(HandOverBench { device, elsewhere, shape, time, least, compiled, groups, nothing, first, next })
     }
 
     fn spec(&self) -> Spec {
@@ -251,6 +258,7 @@ impl HandOverBench {
                     let to = if is_back { &self.device } else { &self.elsewhere };
                     load.watch(|| Ok(session.move_to(to)?))?
                 }
+                HandOverTurn::MakeWay => load.watch(|| self.time_load().map(drop))?,
                 _ => self.change_handlers(turn, &session, &mut load)?,
             };
             gaps.push(microseconds(window.longest));
@@ -310,17 +318,16 @@ impl HandOverBench {
         }
     }
 
-    /// Loads the kernel of the sessions.
+    /// Loads the kernel of the sessions, which was compiled before.
     fn time_load(&self) -> Result<Duration, CliError> {
-        let Assembled { module, layout } = &self.assembled;
         let start = Instant::now();
-        self.device.load(module, None, layout.lanes)?;
+        self.compiled.load()?;
         Ok(start.elapsed())
     }
 
     /// Launches a kernel that does nothing, with as many groups as the sessions have, and waits for its end.
     fn time_launch(&self) -> Result<Duration, CliError> {
-        let launch = Launch::new(self.assembled.layout.groups);
+        let launch = Launch::new(self.groups);
         let start = Instant::now();
         self.nothing.launch(&launch)?.wait(None)?;
         Ok(start.elapsed())
