@@ -305,7 +305,8 @@ impl Gate {
         drop(state);
         // Launches that were held back may go on, unless this thread is alone now.
         self.changed.notify_all();
-        granted.then_some(Alone(self))
+        // Not `then_some`: a guard that is made and dropped at once would end the time of whoever is alone.
+        granted.then(|| Alone(self))
     }
 }
 

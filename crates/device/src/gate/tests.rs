@@ -55,7 +55,8 @@ fn launches_share_and_loads_do_not() {
     assert!(gate.alone(NOW).is_none());
     drop(second);
     let alone = gate.alone(NOW).expect("nobody is there");
-    assert!(gate.enter(waiting(1), None, NOW).is_none() && gate.alone(NOW).is_none());
+    assert!(gate.alone(NOW).is_none() && gate.enter(waiting(1), None, NOW).is_none());
+    assert!(gate.alone(NOW).is_none(), "who was refused has not ended the time of whoever is alone");
     drop(alone);
     assert!(gate.enter(waiting(1), None, NOW).is_some());
 }
