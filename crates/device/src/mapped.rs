@@ -65,11 +65,8 @@ unsafe impl Sync for Mapped {}
 impl Mapped {
     /// A block of `len` words, all zero.
     pub fn new(width: WordWidth, len: usize) -> Result<Self, DeviceError> {
-        let exhausted =
-            || DeviceError::Exhausted { bytes: (len as u64).saturating_mul(width.bytes() as u64) };
-        let bytes = len.checked_mul(width.bytes()).ok_or_else(exhausted)?;
-        // The block takes whole pages, so that a driver that registers them registers no memory of others.
-        let whole = bytes.max(1).checked_next_multiple_of(ALIGN).ok_or_else(exhausted)?;
+        let exhausted = || exhausted(width, len);
+        let whole = Mapped::bytes_for(width, len)?;
         let align = if whole < LARGE { ALIGN } else { LARGE };
         let layout = Layout::from_size_align(whole, align).map_err(|_| exhausted())?;
         if whole >= LAZY {
@@ -84,6 +81,23 @@ impl Mapped {
         // SAFETY: as many bytes were allocated right above.
         unsafe { start.write_bytes(0, whole) };
         Ok(Mapped { start, layout, width, len })
+    }
+
+    /// The size in bytes of a block of `len` words. It is whole pages, so that a driver that registers them registers no memory of
+    /// others.
+    pub(crate) fn bytes_for(width: WordWidth, len: usize) -> Result<usize, DeviceError> {
+        let bytes = len.checked_mul(width.bytes());
+        let whole = bytes.and_then(|bytes| bytes.max(1).checked_next_multiple_of(ALIGN));
+        whole.ok_or_else(|| exhausted(width, len))
+    }
+
+    /// The same block with `len` other words, all zero. They must take as many bytes as [`bytes_for`](Mapped::bytes_for) says.
+    pub(crate) fn reused(mut self, width: WordWidth, len: usize) -> Self {
+        assert_eq!(Mapped::bytes_for(width, len).ok(), Some(self.bytes()), "the block has another size");
+        // SAFETY: the block has so many bytes, and whoever owns it is the only one who reaches it.
+        unsafe { self.start.write_bytes(0, self.layout.size()) };
+        (self.width, self.len) = (width, len);
+        self
     }
 
     /// The first byte of the block.
@@ -125,6 +139,11 @@ impl Mapped {
         (self.width == WordWidth::W64)
             .then(|| unsafe { std::slice::from_raw_parts(self.start.as_ptr().cast(), self.len) })
     }
+}
+
+/// The error of an allocation of so many words.
+fn exhausted(width: WordWidth, len: usize) -> DeviceError {
+    DeviceError::Exhausted { bytes: (len as u64).saturating_mul(width.bytes() as u64) }
 }
 
 /// Asks the system for large pages before any byte of a block is touched. The system may not have them.
@@ -244,3 +263,37 @@ macro_rules! word {
 }
 word!(u32, W32, words32);
 word!(u64, W64, words64);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_that_is_reused_has_other_words_which_are_zero() {
+        let block = Mapped::new(WordWidth::W64, 1000).unwrap();
+        block.words64().unwrap().iter().for_each(|word| word.store(u64::MAX, Ordering::Relaxed));
+        let (start, bytes) = (block.start(), block.bytes());
+        // Less of the two pages is used at first than afterwards.
+        let block = block.reused(WordWidth::W32, 2048);
+        assert_eq!(
+            (block.start(), block.bytes(), block.width(), block.len()),
+            (start, bytes, WordWidth::W32, 2048)
+        );
+        assert!(block.words64().is_none());
+        assert!(block.words32().unwrap().iter().all(|word| word.load(Ordering::Relaxed) == 0));
+    }
+
+    #[test]
+    #[should_panic(expected = "the block has another size")]
+    fn a_block_is_not_reused_for_more_than_it_has() {
+        drop(Mapped::new(WordWidth::W32, 1).unwrap().reused(WordWidth::W32, 1025));
+    }
+
+    #[test]
+    fn blocks_have_the_size_that_was_announced() {
+        for (width, len) in [(WordWidth::W32, 0), (WordWidth::W32, 1024), (WordWidth::W64, 513)] {
+            assert_eq!(Mapped::new(width, len).unwrap().bytes(), Mapped::bytes_for(width, len).unwrap());
+        }
+        assert!(matches!(Mapped::bytes_for(WordWidth::W64, usize::MAX), Err(DeviceError::Exhausted { .. })));
+    }
+}

@@ -19,6 +19,7 @@ use common::{ECHO, SUM, Test, launch, memory, module, trial, words};
 const TESTS: &[Test] = named![
     a_device_says_what_it_is,
     memory_goes_while_a_kernel_stays,
+    host_memory_that_comes_back_is_zero,
     code_is_not_loaded_while_a_kernel_stays,
     more_groups_than_fit_are_refused_if_they_may_wait,
     code_is_kept_on_disk,
@@ -94,6 +95,20 @@ fn round_trip(buffers: &[Option<Memory>], word: u32) {
     words(0)[0].store(word, Ordering::Release);
     while words(1)[0].load(Ordering::Acquire) != word {
         std::thread::yield_now();
+    }
+}
+
+/// Catches a block that is handed out again with the words of its last owner, or with words of the wrong width.
+fn host_memory_that_comes_back_is_zero(name: &str) {
+    let device = open(name).unwrap();
+    for round in 0..3 {
+        let wide = device.alloc(MemoryKind::Host, WordWidth::W64, 3000).unwrap();
+        assert_eq!(wide.bits().unwrap(), [0; 3000], "round {round}");
+        wide.upload(0, &[u64::MAX; 3000]).unwrap();
+        drop(wide);
+        let narrow = device.alloc(MemoryKind::Host, WordWidth::W32, 6144).unwrap();
+        assert_eq!(narrow.bits().unwrap(), [0; 6144], "round {round}");
+        narrow.upload(0, &[u32::MAX; 6144]).unwrap();
     }
 }
 

@@ -20,6 +20,7 @@ use super::info::GpuInfo;
 use super::launch_place::LaunchPlace;
 use super::near::HostReach;
 use super::pinned::Pinned;
+use super::pinned_pool::{self, BlockPool};
 use super::raw::{Driver, DriverStatus, Gpu};
 
 /// Bytes of zeros that are copied at a time to clear memory.
@@ -52,6 +53,8 @@ pub(super) struct CudaContext {
     /// The stream of stop words, which must not wait behind a long copy.
     pub control: StreamHandle,
     zeros: Mutex<Option<Pinned>>,
+    /// Pinned blocks that nobody uses, for the next allocations.
+    spare: Mutex<BlockPool<Pinned>>,
     /// Resources that are freed when no kernel is resident any more.
     deferred: Mutex<Vec<DeferredFree>>,
     /// Places of launches that have ended, for the next launches.
@@ -110,6 +113,7 @@ impl CudaContext {
             reads,
             control,
             zeros: Mutex::new(Some(zeros)),
+            spare: Mutex::new(BlockPool::new(pinned_pool::MOST_BYTES)),
             deferred: Mutex::default(),
             places: Mutex::default(),
             near: Mutex::default(),
@@ -142,6 +146,46 @@ impl CudaContext {
         let alone = self.gate.alone(gate::PATIENCE).ok_or(DeviceError::Busy { what: gate::NOT_ALONE })?;
         self.free_deferred();
         Ok(alone)
+    }
+
+    /// Takes a block of `len` words, all zero, that the device reaches: one that nobody uses any more, or a new one.
+    pub(super) fn take_pinned(&self, width: WordWidth, len: usize) -> Result<Pinned, DeviceError> {
+        let current = self.enter()?;
+        let spare = lock(&self.spare).take(Mapped::bytes_for(width, len)?);
+        match spare {
+            Some(pinned) => Ok(pinned.reused(width, len)),
+            None => Pinned::new(current, Mapped::new(width, len)?),
+        }
+    }
+
+    /// Takes back a block that neither the host nor a kernel nor a copy reaches any more.
+    pub(super) fn return_pinned(&self, pinned: Pinned) {
+        let freed = lock(&self.spare).add(pinned.block.bytes(), pinned);
+        freed.into_iter().for_each(|pinned| self.defer_free(DeferredFree::Host(pinned)));
+    }
+
+    /// Makes an allocation. If there is too little memory for it, blocks that nobody uses are freed, and it is tried again.
+    pub(super) fn with_memory<T>(
+        &self,
+        allocate: impl Fn() -> Result<T, DeviceError>,
+    ) -> Result<T, DeviceError> {
+        let refused = match allocate() {
+            Err(refused @ DeviceError::Exhausted { .. }) => refused,
+            done => return done,
+        };
+        let spare: Vec<_> = lock(&self.spare).take_all().collect();
+        if spare.is_empty() {
+            return Err(refused);
+        }
+        // While a kernel is resident nothing can be freed, and the allocation is refused again.
+        spare.into_iter().for_each(|pinned| self.defer_free(DeferredFree::Host(pinned)));
+        allocate()
+    }
+
+    /// Keeps no memory for later from now on, because a launch has failed and its kernel may still reach what it was given.
+    pub(super) fn stop_keeping_memory(&self) {
+        let mut spare = std::mem::replace(&mut *lock(&self.spare), BlockPool::new(0));
+        lock(&self.deferred).extend(spare.take_all().map(DeferredFree::Host));
     }
 
     /// Frees a resource, now or when no kernel is resident any more.
@@ -202,6 +246,7 @@ impl Drop for CudaContext {
         if let Ok(current) = self.enter() {
             let places = std::mem::take(&mut *lock(&self.places));
             places.into_iter().flat_map(LaunchPlace::into_parts).for_each(|part| part.free(current));
+            lock(&self.spare).take_all().for_each(|pinned| DeferredFree::Host(pinned).free(current));
             self.free_deferred();
             if let Some(zeros) = lock(&self.zeros).take() {
                 DeferredFree::Host(zeros).free(current);

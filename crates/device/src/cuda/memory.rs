@@ -17,8 +17,7 @@ pub(super) fn alloc_host(
     width: WordWidth,
     len: usize,
 ) -> Result<Memory, DeviceError> {
-    let block = Mapped::new(width, len)?;
-    let pinned = Pinned::new(context.enter()?, block)?;
+    let pinned = context.take_pinned(width, len)?;
     let store = PinnedStore { context: context.clone(), pinned: Some(pinned) };
     Ok(Memory::new(MemoryKind::Host, width, len, Arc::new(store)))
 }
@@ -125,7 +124,7 @@ impl MemoryStore for PinnedStore {
 impl Drop for PinnedStore {
     fn drop(&mut self) {
         if let Some(pinned) = self.pinned.take() {
-            self.context.defer_free(DeferredFree::Host(pinned));
+            self.context.return_pinned(pinned);
         }
     }
 }

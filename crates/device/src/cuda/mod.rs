@@ -3,7 +3,8 @@
 //! **While a kernel is resident** the driver can neither load code nor free memory: such a call would wait for the kernel's
 //! end, perhaps for ever, and would hold up all other calls. So code must be loaded before. [`Device::load`] waits up to a second for
 //! launches to end and is then refused as busy, which [`DeviceError::retry`] says may pass. Memory that is dropped meanwhile is
-//! freed after the last launch has ended. Allocation, copies and launches proceed at any time.
+//! freed after the last launch has ended. Allocation, copies and launches proceed at any time. Host memory that is dropped is
+//! mostly not freed but kept for the next allocation, up to 256 MiB per GPU; `pinned_pool` says why.
 //!
 //! **How launches end.** At the back-edges of its loops a kernel looks at one word in the device's memory. To stop the kernel, the
 //! host copies to that word with the copy engine, which works beside kernels. The host enforces deadlines and leases as on
@@ -16,7 +17,7 @@
 //! is tried when near memory or [`Device::caps`] is first asked for; the caps say whether there is near memory, and if not, why.
 //!
 //! The files of this module, from the driver up: `raw` and `current` are the driver's calls, each checked. `context` is an open
-//! device, with its `gate` and the resources that are freed later (`deferred`). `pinned`, `memory` and `near` are memory. `link`,
+//! device, with its `gate` and the resources that are freed later (`deferred`). `pinned`, `pinned_pool`, `memory` and `near` are memory. `link`,
 //! `cache` and `code` make machine code. `launch_place`, `clock` and `run` are launches. `graph` and `mix_graph` are what benchmarks compare them with.
 
 pub mod cache;
@@ -33,6 +34,7 @@ mod memory;
 mod mix_graph;
 mod near;
 mod pinned;
+mod pinned_pool;
 mod raw;
 mod run;
 
@@ -124,11 +126,11 @@ impl Device for Cuda {
     }
 
     fn alloc(&self, kind: MemoryKind, width: WordWidth, len: usize) -> Result<Memory, DeviceError> {
-        match kind {
+        self.context.with_memory(|| match kind {
             MemoryKind::Host => memory::alloc_host(&self.context, width, len),
             MemoryKind::Device => memory::alloc_device(&self.context, width, len),
             MemoryKind::Near => near::alloc(&self.context, &*self.host_reach()?, width, len),
-        }
+        })
     }
 
     fn adopt(&self, memory: &Memory) -> Result<Memory, DeviceError> {

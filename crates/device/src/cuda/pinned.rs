@@ -4,7 +4,7 @@ use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
 use crate::error::DeviceError;
-use crate::mapped::Mapped;
+use crate::mapped::{Mapped, WordWidth};
 use crate::memory::MemoryStore;
 
 use cudarc::driver::sys::CUresult;
@@ -37,6 +37,12 @@ impl Pinned {
                 Err(status.for_bytes(bytes))
             }
         }
+    }
+
+    /// The same block with `len` other words, all zero. Nobody may reach the old ones any more.
+    pub(super) fn reused(self, width: WordWidth, len: usize) -> Self {
+        let block = ManuallyDrop::into_inner(self.block).reused(width, len);
+        Pinned { block: ManuallyDrop::new(block), ..self }
     }
 
     /// Unregisters and frees the block. Blocks while a kernel is resident.

@@ -202,8 +202,9 @@ impl LaunchShared {
         let ended = state.ended?;
         if let Some((place, admission)) = state.under_way.take() {
             // The place of a launch that failed may still be in use, so it is freed with the context.
-            if ended.is_ok() {
-                self.context.return_place(place);
+            match ended {
+                Ok(_) => self.context.return_place(place),
+                Err(_) => self.context.stop_keeping_memory(),
             }
             drop(state);
             drop(admission);
