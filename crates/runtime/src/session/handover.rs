@@ -265,7 +265,7 @@ impl PlannedKernel {
     }
 
     /// Prepares the launch of the kernel, after the old one has ended. If this fails, the old one can still be launched again.
-    pub(super) fn prepare(&self, rings: &Arc<Rings>, old: &SessionKernel) -> Result<SessionKernel, Error> {
+    pub(super) fn prepare(&self, rings: &Rings, old: &SessionKernel) -> Result<SessionKernel, Error> {
         self.check_begun_tasks(old)?;
         let Assembled { module, layout } = &self.assembled;
         let loaded = self.compiled.load()?;

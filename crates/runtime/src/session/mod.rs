@@ -183,12 +183,8 @@ impl Session {
         starts.check()?;
         let launched = launch::launch_session(device, spec, &starts)?;
         let Launched { served, memory, kernel } = launched;
-        let (running, lease) = (Arc::new(RunningKernel::new(served, kernel)), spec.lease);
-        let shared = running.clone();
-        let reaper = std::thread::Builder::new()
-            .name("pelton-reaper".into())
-            .spawn(move || reaper::run_reaper(&shared, lease))
-            .map_err(Error::Thread)?;
+        let running = Arc::new(RunningKernel::new(served, kernel));
+        let reaper = reaper::start_reaper(&running, spec.lease)?;
         Ok(Session {
             running,
             memory,
@@ -442,10 +438,8 @@ impl Session {
         // The run has ended, and `note_end` has noted how. This is for a device that fails to say how.
         rings.state.note_end(SessionEnd::Stopped);
         drop(pause);
-        rings.wait_list.close();
         if let Some(reaper) = self.reaper.take() {
-            // The thread does not panic. If it did, nothing could be done about it here.
-            drop(reaper.join());
+            reaper::end_reaper(rings, &reaper);
         }
         let left = |ring| rings.ring_stripes(ring).map(|stripe| stripe.unfinished_tasks()).sum();
         let left = (0..rings.layout.rings.len() as u32).map(left).collect();

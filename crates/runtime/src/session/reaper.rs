@@ -1,58 +1,109 @@
-//! The reaper: the thread of a session that wakes futures and tells the kernel that its host is alive.
-//!
-//! It also [makes way](super::running) for others when the device asks for that.
+//! The reaper: the thread of a session that wakes futures, tells the kernel that its host is alive, and [makes
+//! way](super::running) for others when the device asks for it.
 //!
 //! A GPU cannot wake a future, so a thread of the host has to look at the records. The reaper does so while futures
-//! wait. While no future waits the reaper is parked, and wakes up only to renew the kernel's lease.
+//! wait. While no future waits the reaper is parked, and wakes up only to renew the kernel's lease or to make way.
+//!
+//! **How it ends.** Waking a parked thread and joining it takes a good part of the time of a stop. So nobody joins the
+//! reaper: whoever closes the session asks it to end, wakes the futures that still wait, and goes on. The reaper may
+//! therefore live a little longer than its session, and must not keep anything of it. It uses the session in *turns*,
+//! during which it holds a lock, and keeps only a weak reference in between. A turn takes no longer than a pause. Once the
+//! reaper was asked to end and the lock was free, there is no other turn.
 
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::rings::{Rings, Stripe};
+use super::rings::{Rings, Stripe, WaitList};
 use super::running::RunningKernel;
 use crate::deadline::PollBackoff;
+use crate::error::Error;
 use crate::protocol::control;
 
-/// Runs until the session closes. `lease` is how long the kernel runs without a sign of life from the host.
-pub(super) fn run_reaper(running: &RunningKernel, lease: Duration) {
-    let served = &*running.served;
-    let rings = &*served.rings;
-    let list = &rings.wait_list;
-    let beat = (lease / 4).max(Duration::from_millis(1));
-    let mut next = Instant::now();
-    let mut backoff = PollBackoff::default();
-    while !list.is_closing() {
-        if rings.way_asked.load(Ordering::Relaxed) {
-            running.make_way();
-        }
-        if Instant::now() >= next {
-            served.current_run().renew();
-            rings.host_words[control::HEARTBEAT as usize].fetch_add(1, Ordering::Relaxed);
-            served.check_for_end();
-            next = Instant::now() + beat;
-        }
-        let key = list.event.announce();
-        let is_idle = list.futures.load(Ordering::Acquire) == 0 && !rings.way_asked.load(Ordering::Relaxed);
-        if is_idle && !list.is_closing() {
-            list.event.park(key, Some(next.saturating_duration_since(Instant::now())));
-            backoff = PollBackoff::default();
-            continue;
-        }
-        list.event.cancel(key);
-        if wake_ready(rings) {
-            backoff = PollBackoff::default();
-        } else {
-            if backoff.is_slow() {
-                served.check_for_end();
+/// What the thread keeps between two turns.
+struct Reaper {
+    running: Weak<RunningKernel>,
+    list: Arc<WaitList>,
+    /// How often the kernel is told that its host is alive.
+    beat: Duration,
+    /// When it is told next.
+    next_beat: Instant,
+    backoff: PollBackoff,
+}
+
+/// Starts the reaper of a session. `lease` is how long the kernel runs without a sign of life from the host.
+pub(super) fn start_reaper(running: &Arc<RunningKernel>, lease: Duration) -> Result<JoinHandle<()>, Error> {
+    let mut reaper = Reaper {
+        running: Arc::downgrade(running),
+        list: running.served.rings.wait_list.clone(),
+        beat: (lease / 4).max(Duration::from_millis(1)),
+        next_beat: Instant::now(),
+        backoff: PollBackoff::default(),
+    };
+    let thread = std::thread::Builder::new().name("pelton-reaper".into());
+    thread.spawn(move || reaper.run()).map_err(Error::Thread)
+}
+
+/// Ends the reaper of a session that has ended, and wakes the futures that still wait, which then find that it has ended.
+/// When this returns, the reaper keeps nothing of the session, unless it is the caller: then a future that it has woken has
+/// dropped the session, and the reaper's turn still goes on.
+pub(super) fn end_reaper(rings: &Rings, reaper: &JoinHandle<()>) {
+    rings.wait_list.close();
+    if reaper.thread().id() != std::thread::current().id() {
+        drop(rings.wait_list.lock_turn());
+    }
+    // Either this look sees a future that registers, or the future sees that the session has ended: see `WaitList::close`.
+    wake_ready(rings);
+}
+
+impl Reaper {
+    /// Runs until the session closes.
+    fn run(&mut self) {
+        loop {
+            let key = self.list.event.announce();
+            let left = self.next_beat.saturating_duration_since(Instant::now());
+            let idle = self.list.futures.load(Ordering::Acquire) == 0 && !self.list.is_way_asked();
+            if idle && !left.is_zero() && !self.list.is_closing() {
+                self.list.event.park(key, Some(left));
+                self.backoff = PollBackoff::default();
+                continue;
             }
-            backoff.pause();
+            self.list.event.cancel(key);
+            match self.take_turn() {
+                None => return,
+                Some(true) => self.backoff = PollBackoff::default(),
+                Some(false) => self.backoff.pause(),
+            }
         }
     }
-    // Pairs with the fence in `Event::wake`: either the last look below sees a future that registers, or the future
-    // sees that the session has ended.
-    fence(Ordering::SeqCst);
-    // Futures that still wait are woken, and find that the session has ended.
-    wake_ready(rings);
+
+    /// Makes way if the session was asked to, renews the lease if it is time to, and wakes what is ready. Returns whether anything was woken, or `None` if the
+    /// session closes.
+    fn take_turn(&mut self) -> Option<bool> {
+        let _turn = self.list.lock_turn();
+        // Pairs with the release of the lock in `end_reaper`: if that came first, this is seen.
+        if self.list.is_closing() {
+            return None;
+        }
+        // This is dropped before the lock is, because locals are dropped in reverse order.
+        let running = self.running.upgrade()?;
+        let served = &*running.served;
+        if self.list.is_way_asked() {
+            running.make_way();
+        }
+        if Instant::now() >= self.next_beat {
+            served.current_run().renew();
+            served.rings.host_words[control::HEARTBEAT as usize].fetch_add(1, Ordering::Relaxed);
+            served.check_for_end();
+            self.next_beat = Instant::now() + self.beat;
+        }
+        let woken = wake_ready(&served.rings);
+        if !woken && self.backoff.is_slow() {
+            served.check_for_end();
+        }
+        Some(woken)
+    }
 }
 
 /// Wakes every future whose tasks have ended and every producer that may have room now. Returns whether anything was
@@ -107,4 +158,46 @@ fn wake_futures_at(rings: &Rings, stripe: &Stripe, positions: impl Iterator<Item
         woken = true;
     }
     woken
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+    use std::pin::Pin;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::task::{Context, Wake};
+    use std::time::Duration;
+
+    use crate::{Opcode, Session, Spec, Task, Tenant};
+
+    /// A waker that takes long.
+    #[derive(Default)]
+    struct SlowWaker(AtomicBool);
+
+    impl Wake for SlowWaker {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Ordering::Release);
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Catches a reaper that keeps the memory of a session that was stopped.
+    #[test]
+    fn a_stop_waits_for_a_turn_that_is_under_way() {
+        let spec = Spec::default().tenant(Tenant::new(0).mask(0));
+        let session = Session::launch(&crate::device::open("cpu").unwrap(), &spec).unwrap();
+        let mut ticket = session.producer(0).unwrap().submit(Task::new(Opcode::NOP)).unwrap();
+        let waker = Arc::new(SlowWaker::default());
+        let polled = Pin::new(&mut ticket).poll(&mut Context::from_waker(&waker.clone().into()));
+        assert!(polled.is_pending());
+        session.set_mask(0, u32::MAX).unwrap();
+        while !waker.0.load(Ordering::Acquire) {
+            std::thread::yield_now();
+        }
+        drop(ticket);
+        let served = Arc::downgrade(session.served());
+        session.stop().unwrap();
+        assert_eq!(served.strong_count(), 0, "nothing keeps the memory of the session");
+    }
 }

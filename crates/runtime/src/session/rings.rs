@@ -168,7 +168,8 @@ impl Stripe {
     }
 }
 
-/// What the reaper has to look after: futures that wait for tasks, and producers that wait for room.
+/// What the reaper has to look after: futures that wait for tasks, and producers that wait for room. The reaper's thread
+/// shares it with the session, so that it can park without keeping the rest of the session.
 #[derive(Debug)]
 pub(crate) struct WaitList {
     /// Where the reaper parks while no future waits.
@@ -180,7 +181,11 @@ pub(crate) struct WaitList {
     /// How many producers wait for room.
     pub rooms_waiting: AtomicUsize,
     /// Not 0 if the reaper has to end.
-    pub closing: AtomicU32,
+    closing: AtomicU32,
+    /// Locked by the reaper while it uses the session.
+    turn: Mutex<()>,
+    /// Whether the device has asked the session to let its kernel end for a moment, so that others can load code.
+    way_asked: AtomicBool,
 }
 
 impl WaitList {
@@ -191,13 +196,38 @@ impl WaitList {
             rooms: (0..producers).map(|_| RoomWaiter::default()).collect(),
             rooms_waiting: AtomicUsize::new(0),
             closing: AtomicU32::new(0),
+            turn: Mutex::new(()),
+            way_asked: AtomicBool::new(false),
         }
     }
 
-    /// Asks the reaper to end.
+    /// Asks the reaper to end. What the caller has written before is seen by every future that registers too late to be
+    /// found by a later look, because waking issues a sequentially consistent fence, as registering does.
     pub(crate) fn close(&self) {
         self.closing.store(1, Ordering::Release);
         self.event.wake();
+    }
+
+    /// Asks the reaper to make way for others on the device.
+    pub(super) fn ask_way(&self) {
+        // Waking issues a fence, so the reaper sees this before it parks.
+        self.way_asked.store(true, Ordering::Relaxed);
+        self.event.wake();
+    }
+
+    /// Returns whether the reaper was asked to make way.
+    pub(super) fn is_way_asked(&self) -> bool {
+        self.way_asked.load(Ordering::Relaxed)
+    }
+
+    /// Notes that the kernel has ended, or is about to, and returns whether the reaper was asked to make way.
+    pub(super) fn clear_way_asked(&self) -> bool {
+        self.way_asked.swap(false, Ordering::Relaxed)
+    }
+
+    /// Waits until the reaper does not use the session. A reaper that is asked to end does not use it afterwards either.
+    pub(super) fn lock_turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns whether the reaper was asked to end.
@@ -223,9 +253,7 @@ pub(crate) struct Rings {
     /// The payloads and replies of tasks, if they have any.
     pub places: Option<PlaceMemory>,
     pub meter: LatencyMeter,
-    pub wait_list: WaitList,
-    /// Whether the device has asked the session to let its kernel end for a moment, so that others can load code.
-    pub way_asked: AtomicBool,
+    pub wait_list: Arc<WaitList>,
     /// How many steps of the task in each cell had begun when the session was stopped.
     pub steps_at_stop: OnceLock<Vec<u32>>,
     /// The numbers of the producers that are not in use.
@@ -252,8 +280,7 @@ impl Rings {
             host_words: host.view32().ok_or(Error::Internal("host"))?,
             places: PlaceMemory::new(&layout, &memory.shared)?,
             meter: LatencyMeter::new(spec.telemetry),
-            wait_list: WaitList::new(layout.producers),
-            way_asked: AtomicBool::new(false),
+            wait_list: Arc::new(WaitList::new(layout.producers)),
             steps_at_stop: OnceLock::new(),
             idle_producers: Mutex::new((0..layout.producers).rev().collect()),
             layout,

@@ -6,7 +6,6 @@
 //! launches it again at once. The device holds the launch back until the code is loaded, and keeps the room of the kernel
 //! for it. To producers and tickets this is one more hand-over.
 
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use pelton_device::Residence;
@@ -61,7 +60,7 @@ impl RunningKernel {
     /// session has ended, and whoever uses it finds out.
     pub(super) fn make_way(&self) {
         let _pause = self.lock_pause();
-        if self.served.rings.way_asked.swap(false, Ordering::Relaxed) {
+        if self.served.rings.wait_list.clear_way_asked() {
             drop(self.launch_in_pause(None));
         }
     }
@@ -71,8 +70,8 @@ impl RunningKernel {
         let (rings, old) = (&self.served.rings, self.kernel());
         self.check_running()?;
         self.served.retire_run()?;
-        // Whoever asked for it has what it wants.
-        rings.way_asked.store(false, Ordering::Relaxed);
+        // Whoever asked the session to make way has what it wants.
+        rings.wait_list.clear_way_asked();
         // Producers go on until the next run is launched, so what takes long is done before.
         let prepared = planned.map(|planned| planned.prepare(rings, &old));
         let mut failed = None;
@@ -102,13 +101,7 @@ impl RunningKernel {
 }
 
 /// Makes the residence of the kernels that serve rings: when the device asks, the session's reaper makes way.
-pub(super) fn residence_of(rings: &Arc<Rings>) -> Arc<Residence> {
-    let rings = Arc::downgrade(rings);
-    Arc::new(Residence::new(move || {
-        if let Some(rings) = rings.upgrade() {
-            // Waking issues a fence, so the reaper sees this before it parks.
-            rings.way_asked.store(true, Ordering::Relaxed);
-            rings.wait_list.event.wake();
-        }
-    }))
+pub(super) fn residence_of(rings: &Rings) -> Arc<Residence> {
+    let list = rings.wait_list.clone();
+    Arc::new(Residence::new(move || list.ask_way()))
 }

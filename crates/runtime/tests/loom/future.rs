@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use loom::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+use loom::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use loom::sync::{Mutex, Notify};
 use loom::thread::{spawn, yield_now};
 use pelton::protocol::record::TaskEnd;
@@ -26,6 +26,8 @@ struct Session {
     event: Event,
     state: AtomicU32,
     closing: AtomicU32,
+    /// Locked by the reaper while it uses the session.
+    turn: Mutex<()>,
 }
 
 impl Session {
@@ -40,6 +42,7 @@ impl Session {
             event: Event::default(),
             state: AtomicU32::new(0),
             closing: AtomicU32::new(0),
+            turn: Mutex::new(()),
         })
     }
 
@@ -86,27 +89,38 @@ impl Session {
         }
     }
 
-    fn reap(&self) {
-        while self.closing.load(Ordering::Acquire) == 0 {
+    /// Acts as the reaper, which looks for what it can wake by `sweep`.
+    fn reap(&self, sweep: impl Fn()) {
+        loop {
             let key = self.event.announce();
             if self.waiting.load(Ordering::Acquire) == 0 && self.closing.load(Ordering::Acquire) == 0 {
                 self.event.park(key, None);
                 continue;
             }
             self.event.cancel(key);
-            self.sweep();
+            let turn = self.turn.lock().unwrap();
+            if self.closing.load(Ordering::Acquire) != 0 {
+                return;
+            }
+            sweep();
+            drop(turn);
             yield_now();
         }
-        if !self.plan.wrong("no fence at the end") {
-            fence(Ordering::SeqCst);
-        }
-        self.sweep();
     }
 
-    fn close(&self) {
+    /// Ends the session and the reaper, and looks for the last time.
+    fn close(&self, sweep: impl Fn()) {
         self.state.store(1, self.plan.order("end"));
+        let early = self.plan.wrong("the last look comes before the fence");
+        if early {
+            sweep();
+        }
         self.closing.store(1, Ordering::Release);
         self.event.wake();
+        drop(self.turn.lock().unwrap());
+        if !early && !self.plan.wrong("no last look") {
+            sweep();
+        }
     }
 }
 
@@ -121,11 +135,11 @@ fn a_future_is_woken_by_its_record() {
         });
         let reaper = spawn({
             let session = session.clone();
-            move || session.reap()
+            move || session.reap(|| session.sweep())
         });
         session.near.post(0, TaskEnd::Done(1), Ordering::Relaxed);
         future.join().unwrap();
-        session.close();
+        session.close(|| session.sweep());
         reaper.join().unwrap();
     });
 }
@@ -133,7 +147,7 @@ fn a_future_is_woken_by_its_record() {
 /// The session ends while a future registers.
 #[test]
 fn a_future_is_woken_by_the_end() {
-    holds(3, &[], &["no second look", "no fence at the end"], |plan| {
+    holds(3, &[], &["no second look", "no last look", "the last look comes before the fence"], |plan| {
         let session = Session::new(plan);
         let future = spawn({
             let session = session.clone();
@@ -141,9 +155,9 @@ fn a_future_is_woken_by_the_end() {
         });
         let reaper = spawn({
             let session = session.clone();
-            move || session.reap()
+            move || session.reap(|| session.sweep())
         });
-        session.close();
+        session.close(|| session.sweep());
         future.join().unwrap();
         reaper.join().unwrap();
     });
@@ -211,21 +225,11 @@ impl Room {
     }
 
     fn reap(&self) {
-        let Session { plan, event, waiting, closing, .. } = &*self.session;
-        while closing.load(Ordering::Acquire) == 0 {
-            let key = event.announce();
-            if waiting.load(Ordering::Acquire) == 0 && closing.load(Ordering::Acquire) == 0 {
-                event.park(key, None);
-                continue;
-            }
-            event.cancel(key);
-            self.sweep();
-            yield_now();
-        }
-        if !plan.wrong("no fence at the end") {
-            fence(Ordering::SeqCst);
-        }
-        self.sweep();
+        self.session.reap(|| self.sweep());
+    }
+
+    fn close(&self) {
+        self.session.close(|| self.sweep());
     }
 }
 
@@ -245,7 +249,7 @@ fn a_producer_is_woken_by_a_slot_that_is_given_up() {
         room.session.near.ring.give_up(0, 1, EndsSeen::NotAll);
         room.session.near.post(0, TaskEnd::Done(1), Ordering::Relaxed);
         producer.join().unwrap();
-        room.session.close();
+        room.close();
         reaper.join().unwrap();
     });
 }
@@ -253,7 +257,7 @@ fn a_producer_is_woken_by_a_slot_that_is_given_up() {
 /// The session ends while a producer registers.
 #[test]
 fn a_producer_is_woken_by_the_end() {
-    holds(3, &[], &["no second look", "no fence at the end"], |plan| {
+    holds(3, &[], &["no second look", "no last look", "the last look comes before the fence"], |plan| {
         let room = Room::new(plan);
         let producer = spawn({
             let room = room.clone();
@@ -263,7 +267,7 @@ fn a_producer_is_woken_by_the_end() {
             let room = room.clone();
             move || room.reap()
         });
-        room.session.close();
+        room.close();
         producer.join().unwrap();
         reaper.join().unwrap();
     });

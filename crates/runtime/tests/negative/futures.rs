@@ -2,8 +2,8 @@
 
 use std::future::Future;
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
@@ -15,6 +15,7 @@ pub(crate) const TESTS: &[Test] = named![
     a_thousand_tickets_are_awaited,
     several_threads_await,
     futures_wake_when_the_session_ends,
+    a_session_is_dropped_by_what_its_own_thread_wakes,
     a_future_that_is_dropped_wakes_nobody_else,
     a_producer_awaits_room,
     a_producer_awaits_room_for_many,
@@ -107,6 +108,34 @@ fn futures_wake_when_the_session_ends(on: &On) {
         let (session, thread) = waiting(on, shape);
         session.set_mask(0, u32::MAX).unwrap();
         assert_eq!(thread.join().unwrap(), Ok(0), "{shape}");
+    }
+}
+
+/// A waker that drops a session.
+#[derive(Default)]
+struct DropSession {
+    session: Mutex<Option<Session>>,
+    dropped: AtomicU32,
+}
+
+impl Wake for DropSession {
+    fn wake(self: Arc<Self>) {
+        drop(self.session.lock().unwrap().take());
+        self.dropped.fetch_add(1, Ordering::Release);
+    }
+}
+
+/// Catches a session that waits for its own thread on that very thread.
+fn a_session_is_dropped_by_what_its_own_thread_wakes(on: &On) {
+    for shape in shapes(on, SOME) {
+        let session = launch(on, &shape.spec(32, 2).tenant(Tenant::new(0).mask(0)));
+        let mut ticket = session.producer(0).unwrap().submit(add(1, 0)).unwrap();
+        let waker = Arc::new(DropSession::default());
+        let polled = std::pin::Pin::new(&mut ticket).poll(&mut Context::from_waker(&waker.clone().into()));
+        assert!(polled.is_pending(), "{shape}");
+        // The waker waits for the lock, so it finds the session.
+        waker.session.lock().unwrap().insert(session).set_mask(0, u32::MAX).unwrap();
+        until("the session is dropped", || Ok(waker.dropped.load(Ordering::Acquire) != 0));
     }
 }
 
