@@ -144,6 +144,35 @@ fn a_batch_goes_round() {
     }
 }
 
+/// Counts tasks that have not ended among tasks that have, in every arrangement of runs, and past the end of a lap.
+#[test]
+fn unfinished_tasks_are_counted_wherever_they_are() {
+    const LOG2: u32 = 8;
+    let slots = 1 << LOG2;
+    let (first, end) = (slots as u64 - 100, 2 * slots as u64 - 100);
+    for run in [1, 7, 64, 65, 200] {
+        let (lines, done, taken) = (Plain::new(slots * 8), Plain::new(slots), Plain::new(slots));
+        let ring = HostRing { lines, done, taken, tail: None, first: 0, log2: LOG2 };
+        let has_ended = |position: u64| (position - first) / run % 2 == 1;
+        for position in first..end {
+            // Slots of tasks that have not ended hold the records of the lap before, if there was one.
+            let lap = position >> LOG2;
+            let how =
+                if position.is_multiple_of(5) { TaskEnd::Cancelled { steps: 0 } } else { TaskEnd::Done(1) };
+            if let Some(lap) = if has_ended(position) { Some(lap) } else { lap.checked_sub(1) } {
+                let record = CompletionRecord::new(how, lap as u32);
+                ring.done.0[ring.slot_at(position)].store(record.0, Ordering::Relaxed);
+            }
+        }
+        for (from, to) in [(first, end), (first + 3, end - 3), (first + 100, end), (end, end), (end, first)] {
+            for wanted in [|_: u64| true, |position: u64| position.is_multiple_of(3)] {
+                let count = (from..to).filter(|position| !has_ended(*position) && wanted(*position)).count();
+                assert_eq!(ring.count_unfinished(from, to, wanted), count as u64, "{run}: {from}..{to}");
+            }
+        }
+    }
+}
+
 /// An access: its operation, its buffer and its order.
 type Note = (Op, &'static str, Ordering);
 

@@ -204,6 +204,20 @@ impl<L: SlotLines, W: RingWords> HostRing<L, W> {
         at
     }
 
+    /// Counts the positions in `from..to` whose tasks have not ended and which are `wanted`. Tasks that have ended are passed over in blocks.
+    pub fn count_unfinished(&self, from: u64, to: u64, wanted: impl Fn(u64) -> bool) -> u64 {
+        let (mut at, mut count) = (self.frontier(from, to), 0);
+        while at < to {
+            // Tasks that have not ended mostly follow each other.
+            while at < to && self.record_at(at).is_none() {
+                count += u64::from(wanted(at));
+                at += 1;
+            }
+            at = self.frontier(at, to);
+        }
+        count
+    }
+
     /// Reads the results of tasks from a position on, up to the end of the lap. Returns how many these are, and whether all of the tasks ended
     /// well. If not, what was written to `into` means nothing.
     #[inline]

@@ -47,6 +47,7 @@ use super::Session;
 use super::fill::fill_next_run;
 use super::kernel::SessionKernel;
 use super::launch::bind_buffers;
+use super::left::claimed_positions;
 use super::memory::BufferMemories;
 use super::move_to::{copy_to_device, is_same_block};
 use super::resize::{changes_shape, copy_counters, next_geometry};
@@ -401,10 +402,7 @@ fn taken_positions(rings: &Rings, kernel: &SessionKernel) -> Result<Vec<u64>, Er
                 let fronts = fronts.chunks(STRIDE as usize).map(|front| front[0]);
                 positions.extend(marks.zip(fronts).map(|(marks, front)| end_of_marks(marks, front)));
             }
-            (_, _) => {
-                let route = kernel.memories.download_words(BufferId::Route)?;
-                positions.extend(route.chunks(2 * STRIDE as usize).map(|ring| ring[STRIDE as usize]));
-            }
+            (_, _) => positions.extend(claimed_positions(kernel)?),
         }
     }
     Ok(positions)

@@ -22,6 +22,7 @@ mod handover;
 mod inject;
 mod kernel;
 mod launch;
+mod left;
 mod memory;
 mod move_to;
 mod payload;
@@ -379,7 +380,8 @@ impl Session {
                 self.served().check_for_end();
                 if deadline.has_passed() {
                     let stripes = rings.slot_stripes().iter().zip(from.iter().zip(&tails));
-                    let in_slots = stripes.map(|(stripe, (from, to))| stripe.unfinished_between(*from, *to));
+                    let in_slots =
+                        stripes.map(|(stripe, (from, to))| rings.unfinished_between(stripe, *from, *to));
                     let left = in_slots.sum::<u64>() + cells.len() as u64;
                     // A task that has just ended in its cell may be in a slot that has no record yet.
                     return Err(Error::Late { left: left.max(1) });
@@ -441,14 +443,12 @@ impl Session {
         if let Some(reaper) = self.reaper.take() {
             reaper::end_reaper(rings, &reaper);
         }
-        let left = |ring| rings.ring_stripes(ring).map(|stripe| stripe.unfinished_tasks()).sum();
-        let left = (0..rings.layout.rings.len() as u32).map(left).collect();
-        let cells_left = rings.unfinished_cells().len() as u64;
-        ended?;
-        match rings.state.end_reason() {
-            Some(EndReason::Lost(_)) => Err(rings.state.ended_error()),
-            _ => Ok(StopReport { left, cells_left, forced }),
+        let ended = ended?;
+        if let Some(EndReason::Lost(_)) = rings.state.end_reason() {
+            return Err(rings.state.ended_error());
         }
+        let left = left::count_tasks_left(rings, &self.kernel(), ended.map(|end| end.outcome));
+        Ok(StopReport { left, cells_left: rings.unfinished_cells().len() as u64, forced })
     }
 }
 

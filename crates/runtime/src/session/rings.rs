@@ -152,19 +152,9 @@ impl Stripe {
         (position & (self.ring.capacity() - 1)) as usize
     }
 
-    /// Counts the tasks that were published and have no record.
-    pub(crate) fn unfinished_tasks(&self) -> u64 {
-        let (from, to) = (self.free.load(Ordering::Acquire), self.tail.load(Ordering::Acquire));
-        self.unfinished_between(from, to)
-    }
-
-    /// Counts the tasks at positions from `from` up to `to` that were published and have no record.
-    pub(crate) fn unfinished_between(&self, from: u64, to: u64) -> u64 {
-        // A task that has a cell is counted there.
-        let in_cell =
-            |position: u64| self.ring.lines.line(self.ring.slot_at(position))[1] >> 32 >> CELL_SHIFT != 0;
-        let unfinished = |position: &u64| self.ring.record_at(*position).is_none() && !in_cell(*position);
-        (from..to).filter(unfinished).count() as u64
+    /// Returns whether the line of a task names a cell.
+    fn names_cell(&self, position: u64) -> bool {
+        self.ring.lines.line(self.ring.slot_at(position))[1] >> 32 >> CELL_SHIFT != 0
     }
 }
 
@@ -307,6 +297,14 @@ impl Rings {
     pub(crate) fn ask_shutdown(&self) {
         // Pairs with the kernel's acquire: it sees everything that the host did before.
         self.host_words[control::SHUTDOWN as usize].store(1, Ordering::Release);
+    }
+
+    /// Counts the tasks of a stripe of slots at positions from `from` up to `to` that were published and have no record.
+    pub(super) fn unfinished_between(&self, stripe: &Stripe, from: u64, to: u64) -> u64 {
+        // A task that has a cell is counted there. Where there are no cells, no line is read, which would take longer than all
+        // else.
+        let has_cells = self.cells.is_some();
+        stripe.ring.count_unfinished(from, to, |position| !has_cells || !stripe.names_cell(position))
     }
 
     /// Returns how a task ended, or `None` if it has not ended yet.
