@@ -83,8 +83,9 @@
 //! # Limits
 //!
 //! - A group has at most 1,024 lanes, and a subgroup has at most 32.
-//! - A GPU needs compute capability 8.0 and a driver that knows CUDA 12.0. While a kernel is resident on a GPU, no
-//!   other kernel can be loaded there, and memory that is dropped is freed only after the kernel has ended.
+//! - A GPU needs compute capability 8.0 and a driver that knows CUDA 12.0. A GPU loads code only
+//!   while no kernel is resident there. So a load waits until resident kernels have made way, which those of a launch with a
+//!   [`Residence`] do when they are asked to, and is refused if one of them stays. Memory that is dropped is freed only then too.
 //! - Near memory on a GPU needs Linux on x86-64, the Vulkan part of NVIDIA's driver, and resizable BAR.
 //! - A GPU that is lost, for example after a hardware error, can be used again only by another process.
 //! - No device runs asynchronous copies (`async_load`) yet.

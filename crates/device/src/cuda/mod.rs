@@ -1,9 +1,10 @@
 //! NVIDIA GPUs as devices: kernels as PTX that the driver compiles, launched once and fed while they run.
 //!
 //! **While a kernel is resident** the driver can neither load code nor free memory: such a call would wait for the kernel's
-//! end, perhaps for ever, and would hold up all other calls. So code must be loaded before. [`Device::load`] waits up to a second for
-//! launches to end and is then refused as busy, which [`DeviceError::retry`] says may pass. Memory that is dropped meanwhile is
-//! freed after the last launch has ended. Allocation, copies and launches proceed at any time. Host memory that is dropped is
+//! end, perhaps for ever, and would hold up all other calls. So [`Device::load`] asks the
+//! owners of resident kernels to make way, through the [`Residence`](crate::Residence) of their launches. If a launch has none, the
+//! load waits up to a second for its end and is then refused as busy, which [`DeviceError::retry`] says may pass. Memory that is
+//! dropped meanwhile is freed when no kernel is resident. Allocation, copies and launches proceed at any time. Host memory that is dropped is
 //! mostly not freed but kept for the next allocation, up to 256 MiB per GPU; `pinned_pool` says why.
 //!
 //! **How launches end.** At the back-edges of its loops a kernel looks at one word in the device's memory. To stop the kernel, the
@@ -17,7 +18,7 @@
 //! is tried when near memory or [`Device::caps`] is first asked for; the caps say whether there is near memory, and if not, why.
 //!
 //! The files of this module, from the driver up: `raw` and `current` are the driver's calls, each checked. `context` is an open
-//! device, with its `gate` and the resources that are freed later (`deferred`). `pinned`, `pinned_pool`, `memory` and `near` are memory. `link`,
+//! device, with the resources that are freed later (`deferred`). `pinned`, `pinned_pool`, `memory` and `near` are memory. `link`,
 //! `cache` and `code` make machine code. `launch_place`, `clock` and `run` are launches. `graph` and `mix_graph` are what benchmarks compare them with.
 
 pub mod cache;

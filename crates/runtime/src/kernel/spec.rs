@@ -283,7 +283,8 @@ impl Spec {
         Spec { telemetry, ..self }
     }
 
-    /// Sets how much of the device the kernel may take, in percent of the groups that can be resident at once.
+    /// Sets how much of the device the kernel may take, in percent of the groups that can be resident at once. Sessions that run
+    /// beside each other on a GPU need shares that add up to at most 100.
     pub fn share(self, share: u32) -> Self {
         Spec { share, ..self }
     }
