@@ -14,8 +14,11 @@
 //! of replies there. When a session moves to such a device, these are made from the host's words. When it moves away, the
 //! replies of tasks that have begun are copied back to the host, where the next device goes on writing them.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
+use std::thread::Builder;
 
+use pelton_device::memory::Slice;
 use pelton_device::{Device, Memory, WordWidth};
 
 use super::Session;
@@ -54,8 +57,7 @@ impl Session {
     /// # Errors
     ///
     /// [`Error::Refused`] if the session's kernel cannot be assembled for the other device, and [`Error::Device`] if that
-    /// device has too little memory, or cannot load or launch the kernel. A GPU loads no kernel while another one is resident
-    /// there. In all these cases the session goes on where it is. [`Error::Ended`] if the session has ended, or ends now
+    /// device has too little memory or room, or cannot load or launch the kernel. In all these cases the session goes on where it is. [`Error::Ended`] if the session has ended, or ends now
     /// because neither device can run its kernel.
     pub fn move_to(&mut self, device: &Arc<dyn Device>) -> Result<(), Error> {
         let old = self.kernel();
@@ -214,25 +216,72 @@ pub(super) fn is_same_block(a: &Memory, b: &Memory) -> bool {
     Arc::ptr_eq(a.store(), b.store()) || start(a).is_some_and(|from| start(b) == Some(from))
 }
 
-/// How many words are copied at once.
-const WORDS_PER_COPY: usize = 1 << 20;
+/// How many words a thread copies at once. They should fit into the cache of a core, because they are copied twice.
+const WORDS_PER_COPY: usize = 1 << 16;
 
-/// Copies all words of a block to another one of the same length.
+/// The most threads that copy a block.
+const MOST_COPIERS: usize = 8;
+
+/// Copies all words of a block to another one of the same length. Producers wait meanwhile, so large blocks are copied by
+/// several threads.
 fn copy_words(from: &Memory, to: &Memory) -> Result<(), Error> {
-    fn copy<T: pelton_device::memory::Slice + Clone + Default>(
-        from: &Memory,
-        to: &Memory,
-    ) -> Result<(), Error> {
-        let mut words = vec![T::default(); WORDS_PER_COPY.min(from.len())];
-        for first in (0..from.len()).step_by(WORDS_PER_COPY) {
-            let piece = &mut words[..WORDS_PER_COPY.min(from.len() - first)];
-            from.download(first, piece)?;
-            to.upload(first, piece)?;
+    let next = AtomicUsize::new(0);
+    let copy = || match from.width() {
+        WordWidth::W32 => copy_pieces::<u32>(from, to, &next),
+        WordWidth::W64 => copy_pieces::<u64>(from, to, &next),
+    };
+    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+    let pieces = from.len().div_ceil(WORDS_PER_COPY);
+    let helpers = cores.min(MOST_COPIERS).min(pieces / PIECES_PER_COPIER).saturating_sub(1);
+    std::thread::scope(|threads| {
+        // This thread copies whatever the helpers leave, so it does not matter if one cannot be started.
+        let started = (0..helpers).map_while(|_| Builder::new().spawn_scoped(threads, copy).ok());
+        let started: Vec<_> = started.collect();
+        let own = copy();
+        let panicked = |_| Err(Error::Internal("copy"));
+        started.into_iter().map(|helper| helper.join().unwrap_or_else(panicked)).fold(own, Result::and)
+    })
+}
+
+/// How many pieces there must be for each thread that copies.
+const PIECES_PER_COPIER: usize = 8;
+
+/// Copies pieces of a block, the numbers of which `next` counts, until none is left.
+fn copy_pieces<T: Slice + Clone + Default>(
+    from: &Memory,
+    to: &Memory,
+    next: &AtomicUsize,
+) -> Result<(), Error> {
+    let mut words = vec![T::default(); WORDS_PER_COPY.min(from.len())];
+    loop {
+        let first = next.fetch_add(1, Ordering::Relaxed) * WORDS_PER_COPY;
+        if first >= from.len() {
+            return Ok(());
         }
-        Ok(())
+        let piece = &mut words[..WORDS_PER_COPY.min(from.len() - first)];
+        from.download(first, piece)?;
+        to.upload(first, piece)?;
     }
-    match from.width() {
-        WordWidth::W32 => copy::<u32>(from, to),
-        WordWidth::W64 => copy::<u64>(from, to),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pelton_device::MemoryKind;
+
+    /// The largest of these blocks are copied by several threads, where there are several cores.
+    #[test]
+    fn every_word_is_copied_whatever_the_length() {
+        let many = WORDS_PER_COPY * PIECES_PER_COPIER;
+        for len in [0, 1, WORDS_PER_COPY, WORDS_PER_COPY + 1, many - 1, 4 * many + 3] {
+            for width in [WordWidth::W32, WordWidth::W64] {
+                let block = || Memory::mapped(MemoryKind::Host, width, len).unwrap();
+                let (from, to) = (block(), block());
+                let numbers: Vec<u64> = (1..=len as u64).collect();
+                from.set_bits(&numbers).unwrap();
+                copy_words(&from, &to).unwrap();
+                assert!(to.bits().unwrap() == numbers, "{len} words of {width:?}");
+            }
+        }
     }
 }
