@@ -14,7 +14,13 @@
 //! **Edges.** Each node has a count of its predecessors that have not ended. The lane that ends a node stores its
 //! result, and then subtracts one from the count of each successor. The lane that brings a count to zero fills in the
 //! arguments of that node that are results of others, and puts it at home. The counts are changed by read-modify-writes
-//! that acquire and release, so that lane sees the results of all predecessors.
+//! that acquire and release, so that lane sees the results of all predecessors. A node that has one predecessor needs no
+//! count: whoever ends that predecessor starts the node.
+//!
+//! **Chains.** The lane that ends a node mostly goes on with a node that it has started. It then *owes* the task that has
+//! launched the graph the end of the node that it leaves behind, and takes all that it owes off the count of children at
+//! once. It does so no later than it ends a node without going on with another one, and before it gives the node that it
+//! runs to anybody else. So the count reaches zero only when the lane has paid, and whoever brings it to zero knows that.
 //!
 //! **Faults.** After the first fault of a node, the other nodes are skipped: they take no further step, end when their
 //! turn comes, and are counted like all others. A node that waits for an event is skipped when the event has come. So
@@ -33,7 +39,7 @@ use pelton_ir::types::{Order, Scope};
 
 use super::buffers::{CellBuffers, GraphBuffers};
 use super::cells::{cell_fact, cell_state, fact};
-use super::context::{KernelContext, LINE, U32};
+use super::context::{KernelContext, LINE, U32, U64};
 use super::home::{CellTask, home_word, push_spawned};
 use super::steps::{outcome, step_counter};
 use super::tree::{TreeContext, tree_word};
@@ -78,6 +84,45 @@ struct Instance<'b> {
     root: U32<'b>,
 }
 
+/// What is known of a node when it runs. Of a task that is no node, everything is zero.
+#[derive(Clone, Copy)]
+pub(super) struct NodeFacts<'b> {
+    /// Where the words of its graph begin, and in the upper half the number of the instance plus one.
+    link: U64<'b>,
+    /// How many successors it has.
+    count: U32<'b>,
+    /// The first of them.
+    next: U32<'b>,
+}
+
+/// The parts of a [`NodeFacts`], in their order.
+pub(super) type NodeFactsTuple<'b> = (U64<'b>, U32<'b>, U32<'b>);
+
+impl<'b> NodeFacts<'b> {
+    /// What is known of a task that is no node.
+    pub(super) fn none(f: &'b FunctionBuilder<'b>) -> Self {
+        NodeFacts { link: f.lit(0u64), count: f.lit(0), next: f.lit(0) }
+    }
+
+    pub(super) fn tuple(self) -> NodeFactsTuple<'b> {
+        (self.link, self.count, self.next)
+    }
+
+    pub(super) fn from_tuple((link, count, next): NodeFactsTuple<'b>) -> Self {
+        NodeFacts { link, count, next }
+    }
+}
+
+/// The arguments of a node that are results, in KINDS, apart from its first two arguments.
+const LATER_RESULTS: u32 = {
+    let (mut kinds, mut k) = (0, 2);
+    while k < graph::ARGS as u32 {
+        kinds |= ArgKind::Result.code() << (k * KIND_BITS);
+        k += 1;
+    }
+    kinds
+};
+
 /// What the code for graphs needs.
 #[derive(Clone, Copy)]
 pub(super) struct GraphRunner<'k> {
@@ -103,9 +148,33 @@ impl<'k> GraphRunner<'k> {
 
     /// The instance that a task has launched, or that the task of `cell` is a node of. There must be one.
     fn instance<'b>(self, f: &'b FunctionBuilder<'b>, (cell, root): (U32<'b>, U32<'b>)) -> Instance<'b> {
-        let word = f.load(self.tree.link(cell, tree_word::GRAPH));
+        self.instance_of(f, f.load(self.tree.link(cell, tree_word::GRAPH)), root)
+    }
+
+    /// The instance of a graph that a word [`tree_word::GRAPH`] names.
+    fn instance_of<'b>(self, f: &'b FunctionBuilder<'b>, word: U64<'b>, root: U32<'b>) -> Instance<'b> {
         let (graph, number) = (f.cast::<u32>(word), f.cast::<u32>(word >> 32) - 1);
         Instance { graph, base: number * self.layout.nodes + self.kernel.layout.first_graph_cell(), root }
+    }
+
+    /// Which graph the task of a cell is a node of, or 0 if it is no node. No branch depends on that, so that the load is
+    /// under way together with others.
+    pub(super) fn link_of_node<'b>(self, f: &'b FunctionBuilder<'b>, cell: U32<'b>) -> U64<'b> {
+        let at = cell * tree_word::WORDS + tree_word::GRAPH;
+        f.load(self.tree.buffers.links.at(f.select(self.is_node(cell), at, u32::MAX)))
+    }
+
+    /// What is known of the node of a cell, if it is one. `link` is that of [`link_of_node`](Self::link_of_node).
+    pub(super) fn node_facts<'b>(
+        self,
+        f: &'b FunctionBuilder<'b>,
+        (cell, root, link): (U32<'b>, U32<'b>, U64<'b>),
+    ) -> NodeFacts<'b> {
+        let instance = self.instance_of(f, link, root);
+        let row = node_row(instance.graph, cell - instance.base);
+        let is_node = self.is_node(cell);
+        let word = |word: u32| self.word(f, f.select(is_node, row + word, u32::MAX));
+        NodeFacts { link, count: word(graph::SUCCESSORS), next: word(graph::NEXT) }
     }
 
     /// The count of a node's predecessors that have not ended.
@@ -267,71 +336,99 @@ impl<'k> GraphRunner<'k> {
         }
         self.kernel.clear_frame(f, cell, self.kernel.layout.steps.map_or(0, |steps| steps.frame_words));
         f.atomic_store(Order::Relaxed, Scope::Device, self.left_of(cell), word(graph::PREDECESSORS));
-        self.fill_arguments(f, instance, (node, ArgKind::Constant));
+        self.fill_arguments(f, instance, node);
     }
 
-    /// Makes a node RUNNABLE whose predecessors have all ended, after filling in the arguments that are their results.
-    fn start_node<'b>(self, f: &'b FunctionBuilder<'b>, instance: Instance<'b>, node: U32<'b>) {
-        self.fill_arguments(f, instance, (node, ArgKind::Result));
-        let cell = instance.base + node;
-        f.atomic_store(Order::Relaxed, Scope::Device, self.cells.states.at(cell), cell_state::RUNNABLE);
-    }
-
-    /// Fills in the arguments of a node, two at a time. If `wanted` is [`ArgKind::Result`], only pairs that have a
-    /// result among them are written, because all others were written when the cell was prepared.
-    fn fill_arguments<'b>(
+    /// The value of an argument of a node. `own` is the node that has just ended and its result, which need not be loaded.
+    ///
+    /// No branch depends on what an argument is, so that loads are under way at once. A load beyond a buffer gives 0.
+    fn argument<'b>(
         self,
         f: &'b FunctionBuilder<'b>,
         instance: Instance<'b>,
-        (node, wanted): (U32<'b>, ArgKind),
+        (kind, value): (U32<'b>, U32<'b>),
+        own: Option<(U32<'b>, U32<'b>)>,
+    ) -> U32<'b> {
+        let is = |wanted: ArgKind| kind.eq(wanted.code());
+        // The first argument of the task that launches names the graph.
+        let at = value + (slot::ARG + 1);
+        let line = f.select(is(ArgKind::Parameter), instance.root * LINE + at / 2, u32::MAX);
+        let parameter = f.cast::<u32>(f.load(self.cells.lines.at(line)) >> ((at & 1) << 5));
+        let end = (instance.base + value) * tree_word::WORDS + tree_word::END;
+        let known = own.map(|(node, result)| (is(ArgKind::Result) & value.eq(node), result));
+        let loaded = known.map_or(is(ArgKind::Result), |(known, _)| is(ArgKind::Result) & !known);
+        let end = self.tree.buffers.links.at(f.select(loaded, end, u32::MAX));
+        let result = f.cast::<u32>(f.load(end) >> 32);
+        let result = known.map_or(result, |(known, own)| f.select(known, own, result));
+        f.select(is(ArgKind::Constant), value, parameter | result)
+    }
+
+    /// Fills in two arguments of a node, the first of which has the number `first`.
+    fn fill_pair<'b>(
+        self,
+        f: &'b FunctionBuilder<'b>,
+        instance: Instance<'b>,
+        (node, first): (U32<'b>, U32<'b>),
+        [one, other]: [(U32<'b>, U32<'b>); 2],
+        own: Option<(U32<'b>, U32<'b>)>,
     ) {
-        let (cell, row) = (instance.base + node, node_row(instance.graph, node));
+        let (one, other) = (self.argument(f, instance, one, own), self.argument(f, instance, other, own));
+        let pair = f.cast::<u64>(one) | f.cast::<u64>(other) << 32;
+        f.store(self.cells.lines.at((instance.base + node) * LINE + slot::ARG / 2 + first / 2), pair);
+    }
+
+    /// Fills in the arguments of a node that are known when its graph is launched. Results are not, and are zero so far.
+    fn fill_arguments<'b>(self, f: &'b FunctionBuilder<'b>, instance: Instance<'b>, node: U32<'b>) {
+        let row = node_row(instance.graph, node);
         let kinds = self.word(f, row + graph::KINDS);
-        const KIND: u32 = (1 << KIND_BITS) - 1;
-        // No branch depends on what an argument is, so that loads are under way at once. A load beyond a buffer gives
-        // 0.
-        let argument = |kind: U32<'b>, value: U32<'b>| {
-            let among = |wanted: ArgKind, at: U32<'b>| f.select(kind.eq(wanted.code()), at, u32::MAX);
-            // The first argument of the task that launches names the graph.
-            let at = value + (slot::ARG + 1);
-            let line = among(ArgKind::Parameter, instance.root * LINE + at / 2);
-            let parameter = f.cast::<u32>(f.load(self.cells.lines.at(line)) >> ((at & 1) << 5));
-            let end = (instance.base + value) * tree_word::WORDS + tree_word::END;
-            let end = self.tree.buffers.links.at(among(ArgKind::Result, end));
-            let result = f.cast::<u32>(f.load(end) >> 32);
-            f.select(kind.eq(ArgKind::Constant.code()), value, parameter | result)
-        };
         f.range((0u32, graph::ARGS as u32, 2u32), (), |_, first, ()| {
-            let [kind, other] = [first, first + 1].map(|k| (kinds >> (k * KIND_BITS)) & KIND);
-            let fill = || {
-                let at = row + first + graph::ARG;
-                let (value, second) = (self.word(f, at), self.word(f, at + 1));
-                let pair =
-                    f.cast::<u64>(argument(kind, value)) | f.cast::<u64>(argument(other, second)) << 32;
-                f.store(self.cells.lines.at(cell * LINE + slot::ARG / 2 + first / 2), pair);
-            };
-            match wanted {
-                ArgKind::Result => {
-                    let result = ArgKind::Result.code();
-                    f.when(kind.eq(result) | other.eq(result), fill);
-                }
-                _ => fill(),
-            }
+            let pair = [first, first + 1].map(|k| (kind_of(kinds, k), self.word(f, row + k + graph::ARG)));
+            self.fill_pair(f, instance, (node, first), pair, None);
         });
     }
 
-    /// Ends a node: keeps its result or its fault, and starts the nodes that were waiting for no other node. `next` is
-    /// the number of the cell, plus one, of a task that the lane may go on with, or 0 if there is none. If there is
-    /// none, the lane may go on with the first of the nodes that it starts, unless its group has much to do. Gives the
-    /// new `next`.
+    /// Fills in those arguments of a node that are results, after all predecessors of the node have ended. `kinds` says
+    /// what the arguments are, `values` are the words of the first two, and `own` is a predecessor and its result. Only
+    /// pairs that have a result among them are written, because all others were written when the graph was launched.
+    fn fill_results<'b>(
+        self,
+        f: &'b FunctionBuilder<'b>,
+        instance: Instance<'b>,
+        (node, kinds, values): (U32<'b>, U32<'b>, [U32<'b>; 2]),
+        own: (U32<'b>, U32<'b>),
+    ) {
+        let result = ArgKind::Result.code();
+        let [one, other] = [0, 1].map(|k| kind_of(kinds, f.lit(k)));
+        let pair = [(one, values[0]), (other, values[1])];
+        f.when(one.eq(result) | other.eq(result), || {
+            self.fill_pair(f, instance, (node, f.lit(0)), pair, Some(own));
+        });
+        f.when((kinds & LATER_RESULTS).ne(0), || {
+            let row = node_row(instance.graph, node);
+            f.range((2u32, graph::ARGS as u32, 2u32), (), |_, first, ()| {
+                let [one, other] = [first, first + 1].map(|k| kind_of(kinds, k));
+                f.when(one.eq(result) | other.eq(result), || {
+                    let at = row + first + graph::ARG;
+                    let pair = [(one, self.word(f, at)), (other, self.word(f, at + 1))];
+                    self.fill_pair(f, instance, (node, first), pair, Some(own));
+                });
+            });
+        });
+    }
+
+    /// Ends a node: keeps its result or its fault, and starts the nodes that were waiting for no other node. If there is
+    /// no `next` task already, the lane may go on with the first of the nodes that it starts if it `keeps` its place, unless
+    /// its group has much to do. Gives the number of the cell, plus one, of the task that it goes on with, or 0, and
+    /// whether that is a node that was started here.
     pub(super) fn end_node<'b>(
         self,
         f: &'b FunctionBuilder<'b>,
-        (cell, root, next): (U32<'b>, U32<'b>, U32<'b>),
+        (cell, root, facts): (U32<'b>, U32<'b>, NodeFacts<'b>),
         (status, value): (U32<'b>, U32<'b>),
-    ) -> U32<'b> {
-        let instance = self.instance(f, (cell, root));
-        let row = node_row(instance.graph, cell - instance.base);
+        (next, keeps): (U32<'b>, Val<'b, bool>),
+    ) -> (U32<'b>, Val<'b, bool>) {
+        let instance = self.instance_of(f, facts.link, root);
+        let node = cell - instance.base;
         let end = f.cast::<u64>(status) | f.cast::<u64>(value) << 32;
         f.store(self.tree.link(cell, tree_word::END), end);
         f.when(status.eq(Status::Fault.code()), || {
@@ -339,30 +436,60 @@ impl<'k> GraphRunner<'k> {
             f.atomic_cas(Order::Relaxed, Scope::Device, fault, 0u64, f.cast::<u64>(value));
         });
         f.atomic_store(Order::Relaxed, Scope::Device, self.cells.states.at(cell), cell_state::ENDED);
-        let nodes = self.word(f, instance.graph + graph::NODES);
-        let first = self.word(f, row + graph::FIRST_SUCCESSOR);
-        let count = self.word(f, row + graph::SUCCESSORS);
-        let list = node_row(instance.graph, nodes) + first;
         // A group with much to do spreads nodes that become ready over all of its lanes.
         let few = (self.kernel.layout.lanes / 8).max(1);
-        let goes_on =
-            f.atomic_load(Order::Relaxed, Scope::Group, self.cells.words.at(home_word::COUNT)).le(few);
-        f.range((f.lit(0), count, f.lit(1)), next, |_, k, next| {
-            let successor = self.word(f, list + k);
-            let ready = instance.base + successor;
-            // Pairs with itself: the lane that subtracts the last predecessor sees the results of all of them.
-            let before = f.atomic_sub(Order::AcqRel, Scope::Device, self.left_of(ready), 1);
+        let count = f.atomic_load(Order::Relaxed, Scope::Group, self.cells.words.at(home_word::COUNT));
+        let keeps = keeps & count.le(few);
+        // The row has the first successor, so that the list is read only if there are more.
+        let find_list = || {
+            let nodes = self.word(f, instance.graph + graph::NODES);
+            node_row(instance.graph, nodes)
+                + self.word(f, node_row(instance.graph, node) + graph::FIRST_SUCCESSOR)
+        };
+        let list = f.choose(facts.count.gt(1), find_list, || f.lit(0));
+        let none = (next, f.lit(false));
+        f.range((f.lit(0), facts.count, f.lit(1)), none, |_, k, (next, chained)| {
+            let successor = f.choose(k.eq(0), || facts.next, || self.word(f, list + k));
+            let started = self.start_node(f, instance, successor, (node, value));
             f.choose(
-                before.eq(1),
+                started,
                 || {
-                    self.start_node(f, instance, successor);
-                    let kept = next.eq(0) & goes_on;
+                    let (ready, kept) = (instance.base + successor, next.eq(0) & keeps);
                     f.when(!kept, || push_spawned(f, self.kernel, self.cells, ready));
-                    f.select(kept, ready + 1, next)
+                    (f.select(kept, ready + 1, next), chained | kept)
                 },
-                || next,
+                || (next, chained),
             )
         })
+    }
+
+    /// Takes the node `own`, which has ended, off the count of predecessors of another node. If it was the last one, fills
+    /// in the arguments that are results and makes the other node RUNNABLE. Gives whether it did.
+    fn start_node<'b>(
+        self,
+        f: &'b FunctionBuilder<'b>,
+        instance: Instance<'b>,
+        node: U32<'b>,
+        own: (U32<'b>, U32<'b>),
+    ) -> Val<'b, bool> {
+        let (cell, row) = (instance.base + node, node_row(instance.graph, node));
+        // All loads are under way at once.
+        let predecessors = self.word(f, row + graph::PREDECESSORS);
+        let kinds = self.word(f, row + graph::KINDS);
+        let values = [0, 1].map(|k| self.word(f, row + graph::ARG + k));
+        let last = f.choose(
+            predecessors.eq(1),
+            || f.lit(true),
+            || {
+                // Pairs with itself: the lane that subtracts the last predecessor sees the results of all of them.
+                f.atomic_sub(Order::AcqRel, Scope::Device, self.left_of(cell), 1).eq(1)
+            },
+        );
+        f.when(last, || {
+            self.fill_results(f, instance, (node, kinds, values), own);
+            f.atomic_store(Order::Relaxed, Scope::Device, self.cells.states.at(cell), cell_state::RUNNABLE);
+        });
+        last
     }
 
     /// The status and the value of a task that ends. If it has launched a graph, all nodes have ended, and the instance
@@ -397,17 +524,16 @@ impl<'k> GraphRunner<'k> {
         )
     }
 
-    /// Whether a task is a node that is skipped, because another node of its graph has ended with a fault.
-    pub(super) fn is_skipped<'b>(self, f: &'b FunctionBuilder<'b>, cell: U32<'b>) -> Val<'b, bool> {
-        f.choose(
-            self.is_node(cell),
-            || {
-                let root = f.cast::<u32>(f.load(self.tree.link(cell, tree_word::ROOT)));
-                let fault = self.tree.link(root, tree_word::FIRST_FAULT);
-                f.atomic_load(Order::Relaxed, Scope::Device, fault).ne(0)
-            },
-            || f.lit(false),
-        )
+    /// Whether a task is a node that is skipped, because another node of its graph has ended with a fault. `root` is the
+    /// cell of its root.
+    pub(super) fn is_skipped<'b>(
+        self,
+        f: &'b FunctionBuilder<'b>,
+        (cell, root): (U32<'b>, U32<'b>),
+    ) -> Val<'b, bool> {
+        let at = root * tree_word::WORDS + tree_word::FIRST_FAULT;
+        let fault = self.tree.buffers.links.at(f.select(self.is_node(cell), at, u32::MAX));
+        f.atomic_load(Order::Relaxed, Scope::Device, fault).ne(0)
     }
 
     /// Clears the words that say which graph the task of a cell has launched, because an earlier task may have left
@@ -427,4 +553,9 @@ impl<'k> GraphRunner<'k> {
 /// Where the row of a node begins, given where the words of its graph begin.
 fn node_row<'b>(graph: U32<'b>, node: U32<'b>) -> U32<'b> {
     graph + node * (NODE_WORDS as u32) + HEADER_WORDS as u32
+}
+
+/// What the argument with this number is, given KINDS.
+fn kind_of<'b>(kinds: U32<'b>, argument: U32<'b>) -> U32<'b> {
+    (kinds >> (argument * KIND_BITS)) & ((1 << KIND_BITS) - 1)
 }

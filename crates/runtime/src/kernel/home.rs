@@ -413,7 +413,8 @@ impl<'k> CellServer<'k> {
     ) {
         let kernel = self.kernel;
         let CellTask { place, cell, .. } = task;
-        self.note_steps(f, cells, task, steps);
+        let begun = f.load(fact(cells, cell, cell_fact::STEPS));
+        self.note_steps(f, cells, task, (begun, steps));
         let goes_on = status.eq(Status::Done.code()) & asked.ne(0);
         let kind = asked & outcome::KIND;
         let stays = f.choose(
@@ -445,16 +446,16 @@ impl<'k> CellServer<'k> {
         f.when(!stays, || self.free_place(f, cells, place));
     }
 
-    /// Notes in the cell of a task that it has taken so many steps more, and how long its payload and its reply are.
+    /// Notes in the cell of a task that it has taken so many steps more than `begun`, and how long its payload and its reply
+    /// are.
     pub(super) fn note_steps<'b>(
         self,
         f: &'b FunctionBuilder<'b>,
         cells: &CellBuffers,
         task: CellTask<'b>,
-        steps: U32<'b>,
+        (begun, steps): (U64<'b>, U32<'b>),
     ) {
-        let all = fact(cells, task.cell, cell_fact::STEPS);
-        f.store(all, f.load(all) + f.cast::<u64>(steps));
+        f.store(fact(cells, task.cell, cell_fact::STEPS), begun + f.cast::<u64>(steps));
         self.count(f, cells, step_counter::BEGUN, steps);
         if let Some(places) = &self.kernel.places {
             f.store(fact(cells, task.cell, cell_fact::SIZES), places.kept_sizes(f, task.place));

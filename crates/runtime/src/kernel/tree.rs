@@ -42,7 +42,7 @@ use super::cells::{cell_fact, cell_state, change_state, fact, is_in_phase};
 use super::context::{LINE, U32, U64};
 use super::declare::Declarer;
 use super::dispatch::allows;
-use super::graphs::{GraphLayout, GraphRunner};
+use super::graphs::{GraphLayout, GraphRunner, NodeFacts};
 use super::home::{self, CellServer, CellTask, STEPS_PER_TURN, home_word, share};
 use super::ready::push_ready;
 use super::steps::{outcome, step_counter};
@@ -158,6 +158,37 @@ fn child_count(state: U64<'_>) -> U64<'_> {
     (state >> cell_state::CHILD_SHIFT) & cell_state::MAX_CHILDREN
 }
 
+/// The most nodes of a graph that a lane runs one after the other in one turn.
+const MOST_NODES_PER_TURN: u32 = 4 * STEPS_PER_TURN;
+
+/// What a lane brings along when it runs the task of a cell, in kernels with graphs.
+#[derive(Clone, Copy)]
+struct Run<'b> {
+    /// How many ends of nodes the lane owes to the task that has launched the graph. If there are any, the task that it
+    /// runs is a node of that graph.
+    owed: U32<'b>,
+    /// Whether the lane may go on with another task in this turn.
+    goes_on: Val<'b, bool>,
+    /// How many steps the lane has begun in this turn.
+    begun: U32<'b>,
+}
+
+/// What decides whether a task may take a step.
+#[derive(Clone, Copy)]
+struct FoundTask<'b> {
+    /// The state of its cell, and that of its root.
+    seen: U64<'b>,
+    root_state: U64<'b>,
+    /// How many steps it has begun.
+    begun: U64<'b>,
+    /// How many of its children have ended with a fault.
+    faults: U64<'b>,
+    /// The opcodes that its tenant may use.
+    mask: U32<'b>,
+    /// Whether it is a node that is skipped.
+    skipped: Val<'b, bool>,
+}
+
 /// What a step leaves behind, or what becomes of a task that may take no step.
 #[derive(Clone, Copy)]
 struct StepEnd<'b> {
@@ -196,7 +227,8 @@ impl<'b> StepEnd<'b> {
 impl CellServer<'_> {
     /// Runs the task of a cell for one turn. The task may make another one ready: a child that it spawns, its parent if
     /// it is the last child to end, or a node if it is the last of the node's predecessors to end. Then the lane goes
-    /// on with that one at the same place, up to [`STEPS_PER_TURN`] times.
+    /// on with that one at the same place, up to [`STEPS_PER_TURN`] times, or up to [`MOST_NODES_PER_TURN`] times in a
+    /// kernel with graphs while its group has nothing else to do.
     pub(super) fn run_tree_cells<'b>(
         self,
         f: &'b FunctionBuilder<'b>,
@@ -204,32 +236,72 @@ impl CellServer<'_> {
         tree: &TreeContext,
         (place, cell): (U32<'b>, U32<'b>),
     ) {
-        f.range((0u32, STEPS_PER_TURN, 1u32), cell, |turns, _, cell| {
-            let next = self.run_tree_cell(f, cells, tree, (place, cell));
-            f.when(next.eq(0), || turns.leave(cell));
-            next - 1
+        if GraphRunner::new(self.kernel).is_none() {
+            f.range((0u32, STEPS_PER_TURN, 1u32), cell, |turns, _, cell| {
+                let run = Run { owed: f.lit(0), goes_on: f.lit(true), begun: f.lit(0) };
+                let (next, _) = self.run_tree_cell(f, cells, tree, (place, cell), run);
+                f.when(next.eq(0), || turns.leave(cell));
+                next - 1
+            });
+            return;
+        }
+        let first = (cell, f.lit(0), f.lit(0));
+        f.range((0u32, MOST_NODES_PER_TURN, 1u32), first, |turns, k, (cell, owed, begun)| {
+            // This is decided before the task runs, because the lane owes nothing when it stops.
+            let word = |word: u32| f.atomic_load(Order::Relaxed, Scope::Group, cells.words.at(word));
+            let alone = word(home_word::COUNT).le(1)
+                & (word(home_word::ARRIVED) | f.load(cells.words.at(home_word::OTHERS))).eq(0);
+            let more = alone & begun.lt(MOST_NODES_PER_TURN) & k.lt(MOST_NODES_PER_TURN - 1);
+            let goes_on = k.lt(STEPS_PER_TURN - 1) | more;
+            let run = Run { owed, goes_on, begun };
+            let (next, after) = self.run_tree_cell(f, cells, tree, (place, cell), run);
+            f.when(next.eq(0) | !goes_on, || turns.leave((cell, after.owed, after.begun)));
+            (next - 1, after.owed, after.begun)
         });
     }
 
     /// Runs the task of a cell for one turn, unless it has to end or to wait. Gives the number of the cell that the
-    /// lane goes on with, plus one, or 0 if there is none.
+    /// lane goes on with, plus one, or 0 if there is none, and what it leaves behind of `run`.
     fn run_tree_cell<'b>(
         self,
         f: &'b FunctionBuilder<'b>,
         cells: &CellBuffers,
         tree: &TreeContext,
         (place, cell): (U32<'b>, U32<'b>),
-    ) -> U32<'b> {
+        run: Run<'b>,
+    ) -> (U32<'b>, Run<'b>) {
         let (kernel, line) = (self.kernel, cell * LINE);
+        let graphs = GraphRunner::new(kernel);
+        // These loads are under way at once, and those that depend on them are so too.
         let seen = f.atomic_load(Order::Relaxed, Scope::Device, cells.states.at(cell));
         let op = f.cast::<u32>(f.load(cells.lines.at(line)) >> 32);
         let tenant = f.cast::<u32>(f.load(cells.lines.at(line + 1)));
+        let root = f.cast::<u32>(f.load(tree.link(cell, tree_word::ROOT)));
+        let begun = f.load(fact(cells, cell, cell_fact::STEPS));
+        let faults = f.atomic_load(Order::Relaxed, Scope::Device, tree.link(cell, tree_word::FAULTS));
+        let link = graphs.map(|graphs| graphs.link_of_node(f, cell));
         let mask = kernel.host_word(f, tenant + control::MASKS);
+        let root_state = f.atomic_load(Order::Relaxed, Scope::Device, cells.states.at(root));
+        let skipped = graphs.map_or(f.lit(false), |graphs| graphs.is_skipped(f, (cell, root)));
+        let node = graphs
+            .zip(link)
+            .map_or(NodeFacts::none(f), |(graphs, link)| graphs.node_facts(f, (cell, root, link)));
         let task = CellTask { place, cell, op, tenant };
-        let (held, end) = self.reason_to_hold(f, cells, tree, task, (seen, mask));
+        let found = FoundTask { seen, root_state, begun, faults, mask, skipped };
+        let (held, end) = self.reason_to_hold(f, task, found);
         let none = || (f.lit(0), f.lit(0), f.lit(0), f.lit(0));
-        let run = || self.run_steps(f, cells, task, |ended| ended, none);
-        let (status, value, asked, steps) = f.choose(held, none, run);
+        let steps = || self.run_steps(f, cells, task, |ended| ended, none);
+        let (status, value, asked, steps) = f.choose(held, none, steps);
+        let owed = match graphs {
+            Some(_) => {
+                let ended = steps.ne(0) & !(status.eq(Status::Done.code()) & asked.ne(0));
+                let childless =
+                    (seen & cell_state::HAD_CHILDREN).eq(0) & !spawn::has_children(f, tree, place);
+                let ends = f.select(held, end.ends, ended) & childless;
+                pay_unless(f, cells, (root, run.owed), ends)
+            }
+            None => run.owed,
+        };
         let end = f.choose(
             held,
             || {
@@ -240,11 +312,13 @@ impl CellServer<'_> {
                 // A group-wide task that was put aside has taken no step.
                 let aside = || StepEnd::goes_on(f, f.lit(true)).tuple();
                 let ended = (status, value, asked, steps);
-                let after = || self.after_steps(f, cells, tree, task, seen, ended).tuple();
+                let after = || self.after_steps(f, cells, tree, task, (seen, begun), ended).tuple();
                 f.choose(steps.eq(0), aside, after)
             },
         );
-        self.settle_step(f, cells, tree, task, StepEnd::from_tuple(end))
+        let end = StepEnd::from_tuple(end);
+        let (next, owed) = self.settle_step(f, cells, tree, task, (end, node), Run { owed, ..run });
+        (next, Run { owed, begun: run.begun + steps, ..run })
     }
 
     /// Does what comes after the step of a group-wide task. One lane calls it.
@@ -258,58 +332,70 @@ impl CellServer<'_> {
     ) {
         // A task that has launched a graph has children that its step did not make.
         let seen = f.atomic_load(Order::Relaxed, Scope::Device, cells.states.at(task.cell));
-        let end = self.after_steps(f, cells, tree, task, seen, ended);
-        self.settle_step(f, cells, tree, task, end);
+        let begun = f.load(fact(cells, task.cell, cell_fact::STEPS));
+        let end = self.after_steps(f, cells, tree, task, (seen, begun), ended);
+        let node = self.load_node_facts(f, tree, task.cell);
+        let none = Run { owed: f.lit(0), goes_on: f.lit(false), begun: f.lit(0) };
+        self.settle_step(f, cells, tree, task, (end, node), none);
+    }
+
+    /// What is known of the node of a cell, if it is one.
+    fn load_node_facts<'b>(
+        self,
+        f: &'b FunctionBuilder<'b>,
+        tree: &TreeContext,
+        cell: U32<'b>,
+    ) -> NodeFacts<'b> {
+        let Some(graphs) = GraphRunner::new(self.kernel) else { return NodeFacts::none(f) };
+        let (root, link) = (f.load(tree.link(cell, tree_word::ROOT)), graphs.link_of_node(f, cell));
+        graphs.node_facts(f, (cell, f.cast::<u32>(root), link))
     }
 
     /// Does what the end of a step demands: ends the task if it ends, and gives its place at home to the task that the
     /// lane goes on with, or frees the place. Gives the number of that task's cell plus one, or 0 if there is no such
-    /// task.
+    /// task, and how many ends of nodes the lane owes.
     fn settle_step<'b>(
         self,
         f: &'b FunctionBuilder<'b>,
         cells: &CellBuffers,
         tree: &TreeContext,
         task: CellTask<'b>,
-        end: StepEnd<'b>,
-    ) -> U32<'b> {
-        let ended = || self.end_or_keep(f, cells, tree, (task.cell, end));
-        let next = f.choose(end.ends, ended, || end.next);
+        (end, node): (StepEnd<'b>, NodeFacts<'b>),
+        run: Run<'b>,
+    ) -> (U32<'b>, U32<'b>) {
         // While the group shares its home, it keeps nothing that it need not keep.
-        let next = self.keep_or_share(f, cells, (task.place, next));
+        let shares = self.shares_place(f, cells, task.place);
+        let ended = || self.end_or_keep(f, cells, tree, (task.cell, end, node), (run, !shares));
+        let (next, owed) = f.choose(end.ends, ended, || (end.next, f.lit(0)));
+        f.when(shares & next.ne(0), || home::push_spawned(f, self.kernel, cells, next - 1));
+        let next = f.select(shares, 0, next);
         f.when(next.ne(0), || f.store(cells.home.at(task.place), next));
         f.when(!end.stays & next.eq(0), || self.free_place(f, cells, task.place));
-        next
+        (next, owed)
     }
 
-    /// Decides whether a lane goes on with the task of the cell `next - 1` at its place. If it does not, the task waits
-    /// for another place. Gives `next`, or 0 if the lane does not go on or `next` is 0.
-    fn keep_or_share<'b>(
+    /// Whether the group shares what the lane could go on with at a place. This stays the same until the end of the turn.
+    fn shares_place<'b>(
         self,
         f: &'b FunctionBuilder<'b>,
         cells: &CellBuffers,
-        (place, next): (U32<'b>, U32<'b>),
-    ) -> U32<'b> {
+        place: U32<'b>,
+    ) -> Val<'b, bool> {
         let shares = f.load(cells.words.at(home_word::SHARES)).ne(share::NOTHING);
-        let shares = shares | place.ge(f.load(cells.words.at(home_word::LIMIT)));
-        f.when(shares & next.ne(0), || home::push_spawned(f, self.kernel, cells, next - 1));
-        f.select(shares, 0, next)
+        shares | place.ge(f.load(cells.words.at(home_word::LIMIT)))
     }
 
     /// Whether a task may take no step now, and whether it ends because of that.
     fn reason_to_hold<'b>(
         self,
         f: &'b FunctionBuilder<'b>,
-        cells: &CellBuffers,
-        tree: &TreeContext,
         task: CellTask<'b>,
-        (seen, mask): (U64<'b>, U32<'b>),
+        found: FoundTask<'b>,
     ) -> (Val<'b, bool>, StepEnd<'b>) {
         let CellTask { cell, op, .. } = task;
-        let root = tree.root_state(f, cells, cell);
-        let steps = f.cast::<u32>(f.load(fact(cells, cell, cell_fact::STEPS)));
-        let faults = f.atomic_load(Order::Relaxed, Scope::Device, tree.link(cell, tree_word::FAULTS));
-        let cancelled = ((seen | root) & cell_state::CANCEL).ne(0);
+        let FoundTask { seen, root_state, begun, faults, mask, skipped } = found;
+        let steps = f.cast::<u32>(begun);
+        let cancelled = ((seen | root_state) & cell_state::CANCEL).ne(0);
         let ignores_faults =
             self.table.is_one_of(f, op, |entry| entry.stepped.is_some() && !entry.sees_faults);
         let child_failed = ignores_faults & faults.ne(0);
@@ -317,7 +403,6 @@ impl CellServer<'_> {
         let spawned = cell.ge(self.kernel.layout.producer_cell_count());
         let known = self.table.is_one_of(f, op, |entry| entry.stepped.is_some());
         let denied = spawned & steps.eq(0) & mask.ne(0) & !(known & allows(f, mask, op));
-        let skipped = GraphRunner::new(self.kernel).map_or(f.lit(false), |graphs| graphs.is_skipped(f, cell));
         let cancelled = cancelled | skipped;
         let ends = cancelled | child_failed | denied;
         let status = f.select(cancelled, Status::Cancelled.code(), Status::Fault.code());
@@ -330,20 +415,20 @@ impl CellServer<'_> {
     }
 
     /// Does what comes after the last step of a turn: counts the children, and puts the task where it goes on from.
-    /// `seen` is the state of the cell before the turn; the status, the value and what was asked are those of the last
-    /// step.
+    /// `seen` is the state of the cell before the turn and `begun` the number of its steps before; the status, the value
+    /// and what was asked are those of the last step.
     fn after_steps<'b>(
         self,
         f: &'b FunctionBuilder<'b>,
         cells: &CellBuffers,
         tree: &TreeContext,
         task: CellTask<'b>,
-        seen: U64<'b>,
+        (seen, begun): (U64<'b>, U64<'b>),
         (status, value, asked, steps): (U32<'b>, U32<'b>, U32<'b>, U32<'b>),
     ) -> StepEnd<'b> {
         let kernel = self.kernel;
         let CellTask { place, cell, .. } = task;
-        self.note_steps(f, cells, task, steps);
+        self.note_steps(f, cells, task, (begun, steps));
         // Nobody could resume a spawned task that calls `park`.
         let spawned = cell.ge(kernel.layout.producer_cell_count());
         let unreachable = spawned & status.eq(Status::Done.code()) & asked.eq(outcome::PARK);
@@ -428,14 +513,16 @@ impl CellServer<'_> {
     }
 
     /// Ends a task if all of its children have ended, and otherwise keeps what it ends with. Gives the number of the
-    /// cell, plus one, of the task that the lane may go on with, or 0 if there is none.
+    /// cell, plus one, of the task that the lane may go on with, or 0 if there is none, and how many ends of nodes it
+    /// owes.
     fn end_or_keep<'b>(
         self,
         f: &'b FunctionBuilder<'b>,
         cells: &CellBuffers,
         tree: &TreeContext,
-        (cell, end): (U32<'b>, StepEnd<'b>),
-    ) -> U32<'b> {
+        (cell, end, node): (U32<'b>, StepEnd<'b>, NodeFacts<'b>),
+        run: (Run<'b>, Val<'b, bool>),
+    ) -> (U32<'b>, U32<'b>) {
         use cell_state::{ENDED_BEFORE_CHILDREN, PARKED, PHASE};
         let StepEnd { status, value, next, had_children, .. } = end;
         let keep = || {
@@ -458,58 +545,73 @@ impl CellServer<'_> {
         let kept = f.choose(had_children, keep, || f.lit(false));
         let faults = || self.with_faults_of_children(f, cells, tree, cell, (status, value));
         let end = f.choose(had_children & !kept, faults, || (status, value));
-        f.choose(kept, || next, || self.end_tree_task(f, cells, tree, (cell, next), end))
+        let ended = || self.end_tree_task(f, cells, tree, (cell, next, node), end, run);
+        f.choose(kept, || (next, f.lit(0)), ended)
     }
 
     /// Ends a task all of whose children have ended. If its parent has ended before and this was the last child, the
     /// parent's end becomes known too, and so on up the tree. Gives the number of the cell, plus one, of a task that
-    /// goes on because of this, or `next` if there is none.
+    /// goes on because of this, or `next` if there is none, and how many ends of nodes the lane owes. If it owes any, the
+    /// task that goes on is a node that has not begun.
     fn end_tree_task<'b>(
         self,
         f: &'b FunctionBuilder<'b>,
         cells: &CellBuffers,
         tree: &TreeContext,
-        (cell, next): (U32<'b>, U32<'b>),
+        (cell, next, node): (U32<'b>, U32<'b>, NodeFacts<'b>),
         (status, value): (U32<'b>, U32<'b>),
-    ) -> U32<'b> {
+        (run, keeps): (Run<'b>, Val<'b, bool>),
+    ) -> (U32<'b>, U32<'b>) {
         let kernel = self.kernel;
-        f.forever::<_, U32<'b>>((cell, status, value, next), |up, (cell, status, value, next)| {
-            f.when(cell.lt(kernel.layout.producer_cell_count()), || {
-                let end = match GraphRunner::new(kernel) {
-                    Some(graphs) => graphs.end_launch(f, cell, (status, value)),
-                    None => (status, value),
-                };
-                self.end_task_of(f, cells, cell, end);
-                up.leave(next);
-            });
-            let link = f.load(tree.link(cell, tree_word::PARENT));
-            let (parent, result_word) = (f.cast::<u32>(link) - 1, f.cast::<u32>(link >> 32));
-            let spawned = || {
-                self.tell_parent(f, tree, (parent, result_word), (status, value));
-                spawn::free_cell(f, kernel, cells, tree, cell);
-                next
-            };
-            let next = match GraphRunner::new(kernel) {
-                Some(graphs) => {
-                    let node = || graphs.end_node(f, (cell, parent, next), (status, value));
-                    f.choose(graphs.is_node(cell), node, spawned)
-                }
-                None => spawned(),
-            };
-            let (claimed, woken) = subtract_child(f, cells, parent);
-            let next = f.choose(
-                woken & next.ne(0),
-                || {
-                    home::push_spawned(f, kernel, cells, parent);
+        let (none, (link, count, first)) = (f.lit(0), node.tuple());
+        let first = (cell, status, value, next, run.owed, link, count, first);
+        f.forever::<_, (U32<'b>, U32<'b>)>(
+            first,
+            |up, (cell, status, value, next, owed, link, count, first)| {
+                let node = NodeFacts::from_tuple((link, count, first));
+                f.when(cell.lt(kernel.layout.producer_cell_count()), || {
+                    let end = match GraphRunner::new(kernel) {
+                        Some(graphs) => graphs.end_launch(f, cell, (status, value)),
+                        None => (status, value),
+                    };
+                    self.end_task_of(f, cells, cell, end);
+                    up.leave((next, none));
+                });
+                let link = f.load(tree.link(cell, tree_word::PARENT));
+                let (parent, result_word) = (f.cast::<u32>(link) - 1, f.cast::<u32>(link >> 32));
+                let spawned = || {
+                    self.tell_parent(f, tree, (parent, result_word), (status, value));
+                    spawn::free_cell(f, kernel, cells, tree, cell);
                     next
-                },
-                || f.select(woken, parent + 1, next),
-            );
-            f.when(!claimed, || up.leave(next));
-            let end = f.load(tree.link(parent, tree_word::END));
-            let (status, value) = self.final_outcome(f, cells, tree, parent, end);
-            (parent, status, value, next)
-        })
+                };
+                let next = match GraphRunner::new(kernel) {
+                    Some(graphs) => {
+                        let end_node = || {
+                            let (end, then) = ((status, value), (next, keeps));
+                            let (next, chained) = graphs.end_node(f, (cell, parent, node), end, then);
+                            f.when(chained & run.goes_on, || up.leave((next, owed + 1)));
+                            next
+                        };
+                        f.choose(graphs.is_node(cell), end_node, spawned)
+                    }
+                    None => spawned(),
+                };
+                let (claimed, woken) = subtract_children(f, cells, parent, owed + 1);
+                let next = f.choose(
+                    woken & next.ne(0),
+                    || {
+                        home::push_spawned(f, kernel, cells, parent);
+                        next
+                    },
+                    || f.select(woken, parent + 1, next),
+                );
+                f.when(!claimed, || up.leave((next, none)));
+                let end = f.load(tree.link(parent, tree_word::END));
+                let (status, value) = self.final_outcome(f, cells, tree, parent, end);
+                let (link, count, first) = self.load_node_facts(f, tree, parent).tuple();
+                (parent, status, value, next, none, link, count, first)
+            },
+        )
     }
 
     /// Gives the parent of a task that ends its result, or counts its fault.
@@ -573,20 +675,39 @@ impl CellServer<'_> {
     }
 }
 
-/// Subtracts a child that has ended from the count of its parent. Gives two answers: whether the parent has ended
-/// before and this was its last child, so that its end becomes known now, and whether the parent has waited for its
-/// children and goes on. If either is true, this lane has the cell of the parent.
-fn subtract_child<'b>(
+/// Pays the ends of nodes that a lane owes to the task that has launched the graph, unless the task that it has run ends
+/// now. That one is a node of the same graph, and is still counted. Gives how many ends the lane owes after that.
+fn pay_unless<'b>(
+    f: &'b FunctionBuilder<'b>,
+    cells: &CellBuffers,
+    (root, owed): (U32<'b>, U32<'b>),
+    ends: Val<'b, bool>,
+) -> U32<'b> {
+    f.when(owed.ne(0) & !ends, || {
+        let by = f.cast::<u64>(owed) << cell_state::CHILD_SHIFT;
+        // Nothing needs to be ordered here. The node that was run ends after this, and whoever takes it off the count releases
+        // what this lane has done before.
+        f.atomic_sub(Order::Relaxed, Scope::Device, cells.states.at(root), by);
+    });
+    f.select(ends, owed, 0)
+}
+
+/// Subtracts so many children that have ended from the count of their parent. Gives two answers: whether the parent has
+/// ended before and these were its last children, so that its end becomes known now, and whether the parent has waited
+/// for its children and goes on. If either is true, this lane has the cell of the parent.
+fn subtract_children<'b>(
     f: &'b FunctionBuilder<'b>,
     cells: &CellBuffers,
     parent: U32<'b>,
+    count: U32<'b>,
 ) -> (Val<'b, bool>, Val<'b, bool>) {
     use cell_state::{AWAITS_CHILDREN, CHILD_SHIFT, ENDED_BEFORE_CHILDREN, PARKED, PAUSE, PHASE, RUNNABLE};
     // Pairs with itself and with the change of the state below: the lane that subtracts the last child sees what all of
     // them wrote.
-    let before = f.atomic_sub(Order::AcqRel, Scope::Device, cells.states.at(parent), 1u64 << CHILD_SHIFT);
+    let count = f.cast::<u64>(count);
+    let before = f.atomic_sub(Order::AcqRel, Scope::Device, cells.states.at(parent), count << CHILD_SHIFT);
     f.choose(
-        child_count(before).eq(1),
+        child_count(before).eq(count),
         || {
             let waits = |seen: U64<'b>, reason: u64| {
                 is_in_phase(seen, PARKED) & (seen & reason).ne(0) & child_count(seen).eq(0)

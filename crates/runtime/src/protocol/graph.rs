@@ -60,7 +60,8 @@ words! {
     SUCCESSORS      4       Node   "The number of nodes that wait for this one.";
     KINDS           5       Node   "What the arguments are: the kind of argument k in bits 2k and 2k + 1. The other bits are zero.";
     ARG             6 [12]  Node   "The arguments: a constant, the number of a parameter, or the number of the node whose result it is.";
-    NODE_REST       18 [2]  Node   "Zero.";
+    NEXT            18      Node   "The number of the first node that waits for this one, as the list of successors has it, or zero if none waits.";
+    NODE_REST       19      Node   "Zero.";
     SUCCESSOR       0 [UNBOUNDED] List "The numbers of the nodes that wait for node 0, then of those that wait for node 1, and so on. The numbers of one node rise.";
 }
 
@@ -91,9 +92,10 @@ pub struct NodeRow {
 }
 
 impl NodeRow {
-    /// Returns the words of the row.
-    pub fn encode(&self) -> [u32; NODE_WORDS] {
+    /// Returns the words of the row, given the list of successors of all nodes.
+    pub fn encode(&self, successors: &[u32]) -> [u32; NODE_WORDS] {
         let mut words = [0; NODE_WORDS];
+        words[NEXT as usize] = self.next_node(successors);
         words[OP as usize] = self.op.code();
         words[LEVEL as usize] = self.level;
         words[PREDECESSORS as usize] = self.predecessors;
@@ -104,6 +106,12 @@ impl NodeRow {
             words[ARG as usize + k] = value;
         }
         words
+    }
+
+    /// The first node that waits for this one, or 0 if none does. A list that ends too early has none.
+    fn next_node(&self, successors: &[u32]) -> u32 {
+        let first = successors.get(self.first_successor as usize).filter(|_| self.successors != 0);
+        first.copied().unwrap_or_default()
     }
 
     /// Returns the row that these words hold, or the number of the first word that none can have and why.
@@ -142,7 +150,7 @@ pub fn encode_graph(parameters: u32, result: u32, rows: &[NodeRow], successors: 
     words[PARAMETERS as usize] = parameters;
     words[RESULT as usize] = result;
     words[EDGES as usize] = successors.len() as u32;
-    words.extend(rows.iter().flat_map(NodeRow::encode));
+    words.extend(rows.iter().flat_map(|row| row.encode(successors)));
     words.extend(successors);
     words
 }
@@ -232,6 +240,9 @@ impl<'a> GraphView<'a> {
                 }
                 above = Some(to);
                 edges.insert((node, to));
+            }
+            if self.words[node_at(node) + NEXT as usize] != row.next_node(self.successors) {
+                return Err(wrong(NEXT, "which is not the first successor of the node"));
             }
             first += row.successors;
         }

@@ -302,6 +302,7 @@ steps! {
     "room for" Group  AtomicLoad  "free_instances" Relaxed Device (VERB | GRAPHS) "";
     "children" Group  AtomicAdd   "cells"   Relaxed Device (VERB | GRAPHS) "";
     "left"     Group  AtomicStore "nodes_left" Relaxed Device (VERB | GRAPHS) "";
+    "pay"      Group  AtomicSub   "cells"   Relaxed Device (LIVE | STEPS | GRAPHS) "";
 
     "changed"  Router AtomicLoad  "host" [control::CHANGED] Acquire System (FAR) "Loads CHANGED, and then sees the word that it names.";
     "changed"  Router AtomicLoad  "host" [control::CHANGED] Acquire System (NEAR | KEEPER) "The same, by the group that keeps the control words.";

@@ -39,6 +39,56 @@ fn a_node_begins_once_after_its_predecessors() {
     });
 }
 
+/// A graph of three nodes: the first has ended, and the lane that ended it goes on with the second, gives that to another
+/// lane before its end, and pays for the first. The third ends at the same time. What each did is seen at the end of the
+/// graph, which comes once.
+#[test]
+fn a_lane_pays_before_it_gives_its_node_away() {
+    holds(2, &["child", "ready"], &["a lane pays after it has given its node away"], |plan| {
+        let words = (AtomicU64::new(3), Plain::several(3), AtomicU64::new(0), AtomicU64::new(0));
+        let words = Arc::new(words);
+        let end = move |words: &(AtomicU64, Vec<Plain>, AtomicU64, AtomicU64), number: usize| {
+            let (left, results, _, ends) = words;
+            results[number].write();
+            if left.fetch_sub(1, plan.order("child")) == 1 {
+                results.iter().for_each(Plain::read);
+                ends.fetch_add(1, Ordering::Relaxed);
+            }
+        };
+        let third = spawn({
+            let words = words.clone();
+            move || end(&words, 2)
+        });
+        let taker = spawn({
+            let words = words.clone();
+            move || {
+                let entry = || (words.2.load(plan.order("fill")) != 0).then_some(());
+                let taken = Patience(2).poll(entry).is_some();
+                if taken {
+                    end(&words, 1);
+                }
+                taken
+            }
+        });
+        words.1[0].write();
+        let pay = || words.0.fetch_sub(1, Ordering::Relaxed);
+        let late = plan.wrong("a lane pays after it has given its node away");
+        if !late {
+            pay();
+        }
+        words.2.store(1, plan.order("ready"));
+        if late {
+            pay();
+        }
+        third.join().unwrap();
+        if !taker.join().unwrap() {
+            words.2.load(Ordering::Acquire);
+            end(&words, 1);
+        }
+        assert_eq!(words.3.load(Ordering::Relaxed), 1);
+    });
+}
+
 /// An entry of the directory, and the graph that it leads to.
 struct Entry {
     plan: Plan,

@@ -61,7 +61,9 @@ fn the_first_wrong_word_is_named() {
         (node(0, graph::KINDS), 1 << 24, "word 13 (kinds) is 0x1000000, which has kinds of more than twelve"),
         (node(1, graph::ARG), 1, "word 34 (arg) is 0x1, which is not a predecessor"),
         (node(1, graph::ARG), 2, "word 34 (arg) is 0x2, which is not a predecessor"),
-        (node(1, graph::NODE_REST) + 1, 1, "word 47 (node_rest) is 0x1, but must be zero"),
+        (node(0, graph::NEXT), 0, "word 26 (next) is 0x0, which is not the first successor of the node"),
+        (node(1, graph::NEXT), 1, "word 46 (next) is 0x1, which is not the first successor of the node"),
+        (node(1, graph::NODE_REST), 1, "word 47 (node_rest) is 0x1, but must be zero"),
         (48, 0, "word 48 (successor) is 0x0, which is not another node"),
         (48, 2, "word 48 (successor) is 0x2, which is not another node"),
     ] {
@@ -72,6 +74,7 @@ fn the_first_wrong_word_is_named() {
     }
     let mut fewer = words();
     fewer[node(0, graph::SUCCESSORS)] = 0;
+    fewer[node(0, graph::NEXT)] = 0;
     fewer[node(1, graph::FIRST_SUCCESSOR)] = 0;
     let found = GraphView::new(&fewer).unwrap_err().to_string();
     assert!(found.contains("(edges) is 0x1, which is not the number of successors of all nodes"), "{found}");
