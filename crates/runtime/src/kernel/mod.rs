@@ -66,6 +66,7 @@ pub(crate) mod spawn;
 pub(crate) mod steps;
 pub(crate) mod stride;
 pub(crate) mod tree;
+mod tree_end;
 mod watch;
 mod window;
 
