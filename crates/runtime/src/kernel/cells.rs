@@ -148,6 +148,16 @@ pub(super) fn change_state<'b>(
     change: impl FnOnce(U64<'b>) -> U64<'b>,
 ) -> U64<'b> {
     let first = f.atomic_load(Order::Relaxed, Scope::Device, cells.states.at(cell));
+    change_state_from(f, cells, (cell, first), change)
+}
+
+/// Changes the state of a cell as [`change_state`] does, given a state that was seen before.
+pub(super) fn change_state_from<'b>(
+    f: &'b FunctionBuilder<'b>,
+    cells: &CellBuffers,
+    (cell, first): (U32<'b>, U64<'b>),
+    change: impl FnOnce(U64<'b>) -> U64<'b>,
+) -> U64<'b> {
     f.forever::<_, U64<'b>>(first, |tries, seen| {
         // Pairs with itself: whoever has the cell next sees what was written to it.
         let found = f.atomic_cas(Order::AcqRel, Scope::Device, cells.states.at(cell), seen, change(seen));

@@ -25,9 +25,9 @@ use pelton_ir::builder::{Buf, FunctionBuilder, Val};
 use pelton_ir::types::{Order, Scope};
 
 use super::buffers::{CellBuffers, EventBuffers};
-use super::cells::{cell_state, change_state, is_in_phase};
+use super::cells::{cell_state, change_state, change_state_from, is_in_phase};
 use super::context::{KernelContext, U32, U64};
-use super::ready::push_ready;
+use super::ready::{push_to_queue, queue_number};
 use super::tree::{TreeContext, tree_word};
 
 /// The number of a tenant's event among those of all tenants.
@@ -164,11 +164,12 @@ fn wake_waiters<'b>(
     let list = events.waiters.at(event);
     let tenant = event / kernel.layout.trees.map_or(1, |trees| trees.events);
     f.forever::<_, ()>((), |rounds, ()| {
+        // Both loads are under way at once. A count of cancels that is too old only makes the second look differ from it.
         let some = f.atomic_load(Order::Relaxed, Scope::Device, list);
+        let cancels = read_count(f, events.cancels, tenant);
         f.when(some.eq(0), || rounds.leave(()));
         // Pairs with the release of whoever has added cells: their words are seen.
         let first = f.atomic_exchange(Order::Acquire, Scope::Device, list, 0);
-        let cancels = read_count(f, events.cancels, tenant);
         let count = read_count(f, events.counts, event);
         let kept = (first, f.lit(0), f.lit(0));
         let (_, kept, last) = f.forever(kept, |walk, (at, kept, last)| {
@@ -177,11 +178,13 @@ fn wake_waiters<'b>(
             let next = f.cast::<u32>(f.load(tree.link(cell, tree_word::NEXT)));
             let (_, wanted) = awaited_event(f, tree, cell);
             let own = f.atomic_load(Order::Relaxed, Scope::Device, cells.states.at(cell));
+            // The queue is found out here, because after the state was changed it would be one more trip to memory.
+            let queue = queue_number(f, kernel, cells, cell);
             let cancelled = ((own | tree.root_state(f, cells, cell)) & cell_state::CANCEL).ne(0);
             let (kept, last) = f.choose(
                 count.ge(wanted) | cancelled,
                 || {
-                    wake_waiter(f, kernel, cells, cell);
+                    wake_waiter(f, kernel, cells, (cell, own, queue));
                     (kept, last)
                 },
                 || {
@@ -201,18 +204,19 @@ fn wake_waiters<'b>(
     });
 }
 
-/// Lets a task that has waited for an event go on, or leaves it paused. The cell is in no list any more.
+/// Lets a task that has waited for an event go on, or leaves it paused. The cell is in no list any more. `own` is its state
+/// as it was seen, and `queue` the number of the queue for it.
 fn wake_waiter<'b>(
     f: &'b FunctionBuilder<'b>,
     kernel: &KernelContext<'_>,
     cells: &CellBuffers,
-    cell: U32<'b>,
+    (cell, own, queue): (U32<'b>, U64<'b>, U32<'b>),
 ) {
     use cell_state::{AWAITS_EVENT, CANCEL, PARKED, PAUSE, PHASE, RUNNABLE};
     let stays = |seen: U64<'b>| (seen & (PAUSE | CANCEL)).eq(PAUSE);
-    let seen = change_state(f, cells, cell, |seen| {
+    let seen = change_state_from(f, cells, (cell, own), |seen| {
         let taken_out = seen & !AWAITS_EVENT;
         f.select(stays(seen), taken_out, (taken_out & !PHASE) | RUNNABLE)
     });
-    f.when(is_in_phase(seen, PARKED) & !stays(seen), || push_ready(f, kernel, cells, cell));
+    f.when(is_in_phase(seen, PARKED) & !stays(seen), || push_to_queue(f, kernel, cells, (cell, queue)));
 }

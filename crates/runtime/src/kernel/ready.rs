@@ -84,7 +84,16 @@ pub(super) fn push_ready<'b>(
     cells: &CellBuffers,
     cell: U32<'b>,
 ) {
-    let queue = queue_number(f, kernel, cells, cell);
+    push_to_queue(f, kernel, cells, (cell, queue_number(f, kernel, cells, cell)));
+}
+
+/// Puts a cell that this lane has into the queue with this number, which is that of its tenant and level.
+pub(super) fn push_to_queue<'b>(
+    f: &'b FunctionBuilder<'b>,
+    kernel: &KernelContext<'_>,
+    cells: &CellBuffers,
+    (cell, queue): (U32<'b>, U32<'b>),
+) {
     let position = f.atomic_add(Order::Relaxed, Scope::Device, cells.ready_ends.at(queue_back(queue)), 1u64);
     let (at, lap) = queue_entry(f, &kernel.layout, queue, position);
     let entry = f.cast::<u64>(lap) << 32 | f.cast::<u64>(cell);

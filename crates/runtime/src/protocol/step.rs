@@ -461,8 +461,8 @@ steps! {
     "show"     Group  Fence       ""        AcqRel  System (KINDS | FENCES | FOLLOWS) "Stands between the epoch and the fence's own record.";
     "front"    Group  AtomicStore "front"   Release Device (FAR | DRAIN | FOLLOW | FENCES | FOLLOWS) "Stores the frontier, after the marks below it were read.";
     "quiet"    Group  AtomicSub   "front"   AcqRel  Device (FAR | DRAIN | FOLLOW | FENCES | FOLLOWS) "Counts off the marks that were seen. The next group that follows the marks sees the frontier.";
-    "unlist"   Group  AtomicExchange "waiters" Acquire Device (WAKE | EVENTS) "Takes the whole list of tasks that wait for an event, and then sees the words of their cells.";
     "see cancel" Group  AtomicLoad  "cancels" Acquire Device (WAKE | EVENTS) "Loads how many tasks of the tenant were cancelled, and then sees their states.";
+    "unlist"   Group  AtomicExchange "waiters" Acquire Device (WAKE | EVENTS) "Takes the whole list of tasks that wait for an event, and then sees the words of their cells.";
     "come"     Group  AtomicLoad  "events"  Acquire Device (WAKE | EVENTS) "Loads the count. The tasks that it wakes see what was done before the signal.";
     "let go"   Group  AtomicCas   "cells"   AcqRel  Device (WAKE | EVENTS) "Makes a task go on that need not wait any longer.";
     "ready"    Group  AtomicStore "ready"   Release Device (WAKE | EVENTS) "Puts it into its queue, after the words of its cell.";

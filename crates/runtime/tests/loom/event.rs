@@ -122,6 +122,7 @@ impl Event {
         let plan = self.plan;
         loop {
             let some = self.list.load(Ordering::Relaxed);
+            let cancels = self.cancels.load(plan.order("see cancel"));
             if some == 0 {
                 return;
             }
@@ -129,7 +130,6 @@ impl Event {
                 true => self.list.load(Ordering::Acquire),
                 false => self.list.swap(0, plan.order("unlist")),
             };
-            let cancels = self.cancels.load(plan.order("see cancel"));
             let count = self.count.load(plan.order("come"));
             let mut kept: Option<(u64, usize)> = None;
             while at != 0 {
