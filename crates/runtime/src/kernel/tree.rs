@@ -250,11 +250,13 @@ impl CellServer<'_> {
         let first = (cell, f.lit(0), f.lit(0));
         f.range((0u32, MOST_NODES_PER_TURN, 1u32), first, |turns, k, (cell, owed, begun)| {
             // This is decided before the task runs, because the lane owes nothing when it stops.
-            let word = |word: u32| f.atomic_load(Order::Relaxed, Scope::Group, cells.words.at(word));
-            let alone = word(home_word::COUNT).le(1)
-                & (word(home_word::ARRIVED) | f.load(cells.words.at(home_word::OTHERS))).eq(0);
-            let more = alone & begun.lt(MOST_NODES_PER_TURN) & k.lt(MOST_NODES_PER_TURN - 1);
-            let goes_on = k.lt(STEPS_PER_TURN - 1) | more;
+            let more = || {
+                let word = |word: u32| f.atomic_load(Order::Relaxed, Scope::Group, cells.words.at(word));
+                let others = word(home_word::ARRIVED) | f.load(cells.words.at(home_word::OTHERS));
+                let alone = word(home_word::COUNT).le(1) & others.eq(0);
+                alone & begun.lt(MOST_NODES_PER_TURN) & k.lt(MOST_NODES_PER_TURN - 1)
+            };
+            let goes_on = f.choose(k.lt(STEPS_PER_TURN - 1), || f.lit(true), more);
             let run = Run { owed, goes_on, begun };
             let (next, after) = self.run_tree_cell(f, cells, tree, (place, cell), run);
             f.when(next.eq(0) | !goes_on, || turns.leave((cell, after.owed, after.begun)));
@@ -281,29 +283,25 @@ impl CellServer<'_> {
         let root = f.cast::<u32>(f.load(tree.link(cell, tree_word::ROOT)));
         let begun = f.load(fact(cells, cell, cell_fact::STEPS));
         let faults = f.atomic_load(Order::Relaxed, Scope::Device, tree.link(cell, tree_word::FAULTS));
-        let link = graphs.map(|graphs| graphs.link_of_node(f, cell));
+        // Where memory is near, what is known of a node is loaded when it ends.
+        let early = graphs.filter(|_| kernel.layout.remote);
+        let link = early.map(|graphs| graphs.link_of_node(f, cell));
         let mask = kernel.host_word(f, tenant + control::MASKS);
         let root_state = f.atomic_load(Order::Relaxed, Scope::Device, cells.states.at(root));
         let skipped = graphs.map_or(f.lit(false), |graphs| graphs.is_skipped(f, (cell, root)));
-        let node = graphs
-            .zip(link)
-            .map_or(NodeFacts::none(f), |(graphs, link)| graphs.node_facts(f, (cell, root, link)));
+        let node = early.zip(link).map(|(graphs, link)| graphs.node_facts(f, (cell, root, link)));
         let task = CellTask { place, cell, op, tenant };
         let found = FoundTask { seen, root_state, begun, faults, mask, skipped };
         let (held, end) = self.reason_to_hold(f, task, found);
         let none = || (f.lit(0), f.lit(0), f.lit(0), f.lit(0));
         let steps = || self.run_steps(f, cells, task, |ended| ended, none);
         let (status, value, asked, steps) = f.choose(held, none, steps);
-        let owed = match graphs {
-            Some(_) => {
-                let ended = steps.ne(0) & !(status.eq(Status::Done.code()) & asked.ne(0));
-                let childless =
-                    (seen & cell_state::HAD_CHILDREN).eq(0) & !spawn::has_children(f, tree, place);
-                let ends = f.select(held, end.ends, ended) & childless;
-                pay_unless(f, cells, (root, run.owed), ends)
-            }
-            None => run.owed,
+        let pay = || {
+            let ended = steps.ne(0) & !(status.eq(Status::Done.code()) & asked.ne(0));
+            let childless = (seen & cell_state::HAD_CHILDREN).eq(0) & !spawn::has_children(f, tree, place);
+            pay_unless(f, cells, (root, run.owed), f.select(held, end.ends, ended) & childless)
         };
+        let owed = graphs.map_or(run.owed, |_| f.choose(run.owed.ne(0), pay, || f.lit(0)));
         let end = f.choose(
             held,
             || {
@@ -336,9 +334,8 @@ impl CellServer<'_> {
         let seen = f.atomic_load(Order::Relaxed, Scope::Device, cells.states.at(task.cell));
         let begun = f.load(fact(cells, task.cell, cell_fact::STEPS));
         let end = self.after_steps(f, cells, tree, task, (seen, begun), ended);
-        let node = self.load_node_facts(f, tree, task.cell);
         let none = Run { owed: f.lit(0), goes_on: f.lit(false), begun: f.lit(0) };
-        self.settle_step(f, cells, tree, task, (end, node), none);
+        self.settle_step(f, cells, tree, task, (end, None), none);
     }
 
     /// What is known of the node of a cell, if it is one.
@@ -362,7 +359,7 @@ impl CellServer<'_> {
         cells: &CellBuffers,
         tree: &TreeContext,
         task: CellTask<'b>,
-        (end, node): (StepEnd<'b>, NodeFacts<'b>),
+        (end, node): (StepEnd<'b>, Option<NodeFacts<'b>>),
         run: Run<'b>,
     ) -> (U32<'b>, U32<'b>) {
         // While the group shares its home, it keeps nothing that it need not keep.

@@ -23,7 +23,7 @@ impl CellServer<'_> {
         f: &'b FunctionBuilder<'b>,
         cells: &CellBuffers,
         tree: &TreeContext,
-        (cell, end, node): (U32<'b>, StepEnd<'b>, NodeFacts<'b>),
+        (cell, end, node): (U32<'b>, StepEnd<'b>, Option<NodeFacts<'b>>),
         run: (Run<'b>, Val<'b, bool>),
     ) -> (U32<'b>, U32<'b>) {
         use cell_state::{ENDED_BEFORE_CHILDREN, PARKED, PHASE};
@@ -61,11 +61,12 @@ impl CellServer<'_> {
         f: &'b FunctionBuilder<'b>,
         cells: &CellBuffers,
         tree: &TreeContext,
-        (cell, next, node): (U32<'b>, U32<'b>, NodeFacts<'b>),
+        (cell, next, node): (U32<'b>, U32<'b>, Option<NodeFacts<'b>>),
         (status, value): (U32<'b>, U32<'b>),
         (run, keeps): (Run<'b>, Val<'b, bool>),
     ) -> (U32<'b>, U32<'b>) {
         let kernel = self.kernel;
+        let node = node.unwrap_or_else(|| self.load_node_facts(f, tree, cell));
         let (none, (link, count, first)) = (f.lit(0), node.tuple());
         let first = (cell, status, value, next, run.owed, link, count, first);
         f.forever::<_, (U32<'b>, U32<'b>)>(
@@ -178,7 +179,7 @@ impl CellServer<'_> {
     }
 }
 
-/// Pays the ends of nodes that a lane owes to the task that has launched the graph, unless the task that it has run ends
+/// Pays the ends of nodes that a lane owes, of which there are some, to the task that has launched the graph, unless the task that it has run ends
 /// now. That one is a node of the same graph, and is still counted. Gives how many ends the lane owes after that.
 pub(super) fn pay_unless<'b>(
     f: &'b FunctionBuilder<'b>,
@@ -186,7 +187,7 @@ pub(super) fn pay_unless<'b>(
     (root, owed): (U32<'b>, U32<'b>),
     ends: Val<'b, bool>,
 ) -> U32<'b> {
-    f.when(owed.ne(0) & !ends, || {
+    f.when(!ends, || {
         let by = f.cast::<u64>(owed) << cell_state::CHILD_SHIFT;
         // Nothing needs to be ordered here. The node that was run ends after this, and whoever takes it off the count releases
         // what this lane has done before.
