@@ -166,14 +166,35 @@ const MOST_NODES_PER_TURN: u32 = 4 * STEPS_PER_TURN;
 /// What a lane brings along when it runs the task of a cell, in kernels with graphs.
 #[derive(Clone, Copy)]
 pub(super) struct Run<'b> {
-    /// How many ends of nodes the lane owes to the task that has launched the graph. If there are any, the task that it
-    /// runs is a node of that graph.
-    pub owed: U32<'b>,
+    /// Two counts in one word, because registers are short: how many ends of nodes the lane owes, in the low bits, and how
+    /// many steps it has begun in this turn, above them.
+    counts: U32<'b>,
     /// Whether the lane may go on with another task in this turn.
     pub goes_on: Val<'b, bool>,
-    /// How many steps the lane has begun in this turn.
-    pub begun: U32<'b>,
 }
+
+impl<'b> Run<'b> {
+    /// How many low bits of the counts say how many ends of nodes the lane owes. It never owes more than the nodes of a turn.
+    const OWED_BITS: u32 = 8;
+
+    /// How many ends of nodes the lane owes to the task that has launched the graph. If there are any, the task that it
+    /// runs is a node of that graph.
+    pub(super) fn owed(self) -> U32<'b> {
+        self.counts & ((1 << Run::OWED_BITS) - 1)
+    }
+
+    /// How many steps the lane has begun in this turn.
+    fn begun(self) -> U32<'b> {
+        self.counts >> Run::OWED_BITS
+    }
+
+    /// The same with another number of owed ends, and after further steps.
+    fn after_steps(self, owed: U32<'b>, steps: U32<'b>) -> Self {
+        Run { counts: (self.begun() + steps) << Run::OWED_BITS | owed, ..self }
+    }
+}
+
+const _: () = assert!(MOST_NODES_PER_TURN < 1 << Run::OWED_BITS);
 
 /// What decides whether a task may take a step.
 #[derive(Clone, Copy)]
@@ -240,27 +261,28 @@ impl CellServer<'_> {
     ) {
         if GraphRunner::new(self.kernel).is_none() {
             f.range((0u32, STEPS_PER_TURN, 1u32), cell, |turns, _, cell| {
-                let run = Run { owed: f.lit(0), goes_on: f.lit(true), begun: f.lit(0) };
+                let run = Run { counts: f.lit(0), goes_on: f.lit(true) };
                 let (next, _) = self.run_tree_cell(f, cells, tree, (place, cell), run);
                 f.when(next.eq(0), || turns.leave(cell));
                 next - 1
             });
             return;
         }
-        let first = (cell, f.lit(0), f.lit(0));
-        f.range((0u32, MOST_NODES_PER_TURN, 1u32), first, |turns, k, (cell, owed, begun)| {
+        let first = (cell, f.lit(0));
+        f.range((0u32, MOST_NODES_PER_TURN, 1u32), first, |turns, k, (cell, counts)| {
+            let run = Run { counts, goes_on: f.lit(true) };
             // This is decided before the task runs, because the lane owes nothing when it stops.
             let more = || {
                 let word = |word: u32| f.atomic_load(Order::Relaxed, Scope::Group, cells.words.at(word));
                 let others = word(home_word::ARRIVED) | f.load(cells.words.at(home_word::OTHERS));
                 let alone = word(home_word::COUNT).le(1) & others.eq(0);
-                alone & begun.lt(MOST_NODES_PER_TURN) & k.lt(MOST_NODES_PER_TURN - 1)
+                alone & run.begun().lt(MOST_NODES_PER_TURN) & k.lt(MOST_NODES_PER_TURN - 1)
             };
             let goes_on = f.choose(k.lt(STEPS_PER_TURN - 1), || f.lit(true), more);
-            let run = Run { owed, goes_on, begun };
+            let run = Run { goes_on, ..run };
             let (next, after) = self.run_tree_cell(f, cells, tree, (place, cell), run);
-            f.when(next.eq(0) | !goes_on, || turns.leave((cell, after.owed, after.begun)));
-            (next - 1, after.owed, after.begun)
+            f.when(next.eq(0) | !goes_on, || turns.leave((cell, after.counts)));
+            (next - 1, after.counts)
         });
     }
 
@@ -299,9 +321,10 @@ impl CellServer<'_> {
         let pay = || {
             let ended = steps.ne(0) & !(status.eq(Status::Done.code()) & asked.ne(0));
             let childless = (seen & cell_state::HAD_CHILDREN).eq(0) & !spawn::has_children(f, tree, place);
-            pay_unless(f, cells, (root, run.owed), f.select(held, end.ends, ended) & childless)
+            pay_unless(f, cells, (root, run.owed()), f.select(held, end.ends, ended) & childless)
         };
-        let owed = graphs.map_or(run.owed, |_| f.choose(run.owed.ne(0), pay, || f.lit(0)));
+        let owed = graphs.map_or(f.lit(0), |_| f.choose(run.owed().ne(0), pay, || f.lit(0)));
+        let run = run.after_steps(owed, steps);
         let end = f.choose(
             held,
             || {
@@ -317,8 +340,8 @@ impl CellServer<'_> {
             },
         );
         let end = StepEnd::from_tuple(end);
-        let (next, owed) = self.settle_step(f, cells, tree, task, (end, node), Run { owed, ..run });
-        (next, Run { owed, begun: run.begun + steps, ..run })
+        let (next, owed) = self.settle_step(f, cells, tree, task, (end, node), run);
+        (next, run.after_steps(owed, f.lit(0)))
     }
 
     /// Does what comes after the step of a group-wide task. One lane calls it.
@@ -334,7 +357,7 @@ impl CellServer<'_> {
         let seen = f.atomic_load(Order::Relaxed, Scope::Device, cells.states.at(task.cell));
         let begun = f.load(fact(cells, task.cell, cell_fact::STEPS));
         let end = self.after_steps(f, cells, tree, task, (seen, begun), ended);
-        let none = Run { owed: f.lit(0), goes_on: f.lit(false), begun: f.lit(0) };
+        let none = Run { counts: f.lit(0), goes_on: f.lit(false) };
         self.settle_step(f, cells, tree, task, (end, None), none);
     }
 

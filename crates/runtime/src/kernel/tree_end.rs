@@ -68,7 +68,7 @@ impl CellServer<'_> {
         let kernel = self.kernel;
         let node = node.unwrap_or_else(|| self.load_node_facts(f, tree, cell));
         let (none, (link, count, first)) = (f.lit(0), node.tuple());
-        let first = (cell, status, value, next, run.owed, link, count, first);
+        let first = (cell, status, value, next, run.owed(), link, count, first);
         f.forever::<_, (U32<'b>, U32<'b>)>(
             first,
             |up, (cell, status, value, next, owed, link, count, first)| {
