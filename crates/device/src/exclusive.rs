@@ -74,8 +74,9 @@ impl Kernel for ExclusiveKernel {
     fn launch(&self, launch: &Launch) -> Result<Box<dyn Run>, DeviceError> {
         let room = LaunchRoom::of_waiting_groups(launch.groups, self.resident);
         let pass = self.gate.enter(room, launch.residence.as_ref(), gate::PATIENCE);
-        let pass = pass.ok_or(DeviceError::Busy { what: gate::NO_ROOM })?;
+        let mut pass = pass.ok_or(DeviceError::Busy { what: gate::NO_ROOM })?;
         let inner = self.inner.launch(launch)?;
+        pass.started();
         Ok(Box::new(ExclusiveRun { inner, pass: Mutex::new(Some(pass)) }))
     }
 }

@@ -12,7 +12,7 @@
 //! **Making way.** A load holds later launches back and waits for the kernels that end by themselves. Then it asks the owners of
 //! the others to make way, through the [`Residence`] that they were launched with. Their kernels end, and the launches with which they
 //! want to go on have later turns than the load. A kernel stays for at least [`STAY`] before it is asked, so that it gets some work
-//! done however many loads there are. While it makes way, its room stays taken. If a kernel has no residence and stays, the load is
+//! done however many loads there are. While it makes way, its room stays reserved. If a kernel has no residence and stays, the load is
 //! refused, and the others were not disturbed.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -20,8 +20,9 @@ use std::time::{Duration, Instant};
 
 use crate::residence::Residence;
 
-/// The room of a whole device, in parts that are small enough to count groups in.
-const WHOLE: u64 = 1 << 20;
+/// The room of a whole device, in parts that are small enough to count groups in. Shares of it are rounded down, so that three
+/// thirds fit. There are so many parts that what is lost by rounding never makes room for another group.
+const WHOLE: u64 = 1 << 40;
 
 /// How long a load or a launch waits before it is refused as busy.
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +54,9 @@ pub(crate) const NO_ROOM: &str =
 /// Why a load was refused.
 pub(crate) const NOT_ALONE: &str =
     "it loads no code while a kernel is resident, and one that is does not make way";
+
+/// How often a launch that waits looks whether its owner has cancelled it.
+const CANCEL_LOOK: Duration = Duration::from_millis(2);
 
 /// The longest time that a thread waits at once.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
@@ -98,7 +102,7 @@ impl GateState {
     }
 
     fn has_room(&self, needs: u64) -> bool {
-        needs == 0 || self.taken + needs <= WHOLE
+        needs == 0 || self.taken.saturating_add(needs) <= WHOLE
     }
 
     /// Whether a launch has to wait for loads.
@@ -169,7 +173,8 @@ impl LaunchRoom {
     }
 
     fn share(groups: u32, resident: u32) -> u64 {
-        (u64::from(groups) * WHOLE).div_ceil(u64::from(resident.max(1)))
+        let room = u128::from(groups) * u128::from(WHOLE) / u128::from(resident.max(1));
+        u64::try_from(room).unwrap_or(u64::MAX)
     }
 }
 
@@ -209,8 +214,9 @@ impl Gate {
     /// Lets a launch start, and returns its pass. Returns `None` if it finds no room, or loads hold it back, for longer than it
     /// has patience.
     ///
-    /// A launch that goes on in the room that is reserved for its residence always gets its pass. If it needs more than that,
-    /// it does not wait for it, because all tasks of its owner wait meanwhile.
+    /// A launch that goes on in the room that is reserved for its residence always gets its pass, unless its owner
+    /// [cancels](Residence::cancel) it meanwhile. If it needs more than that, it does not wait for it, because all tasks of its
+    /// owner wait meanwhile. If it needs less, the rest stays reserved until it has [started](LaunchPass::started).
     pub(crate) fn enter(
         self: &Arc<Self>,
         room: LaunchRoom,
@@ -229,10 +235,10 @@ impl Gate {
         let mut state = self.lock();
         let turn = state.take_turn();
         state.waiting_launches.push(WaitingLaunch { turn, needs });
-        let (mut state, admitted) = self.wait_to_launch(state, (turn, needs), patience);
+        let (mut state, admitted) = self.wait_to_launch(state, (turn, needs), residence, patience);
         state.waiting_launches.retain(|launch| launch.turn != turn);
         if admitted {
-            state.taken = state.taken - had + room.takes;
+            state.taken = state.taken - had + room.takes.max(had);
             // The launch has taken over what was reserved.
             if let Some(own) = &mut own {
                 own.takes = 0;
@@ -246,7 +252,8 @@ impl Gate {
         if let (false, Some(residence), Some(reserved)) = (admitted, residence, reserved) {
             residence.reserve(reserved);
         }
-        admitted.then(|| LaunchPass { gate: self.clone(), turn, takes: room.takes })
+        let (takes, wants) = (room.takes.max(had), room.takes);
+        admitted.then(|| LaunchPass { gate: self.clone(), turn, takes, wants })
     }
 
     /// Waits until a launch of this turn may start and finds the room that it needs, and returns whether it may.
@@ -254,6 +261,7 @@ impl Gate {
         &self,
         mut state: MutexGuard<'a, GateState>,
         (turn, needs): (u64, u64),
+        residence: Option<&Arc<Residence>>,
         patience: Patience,
     ) -> (MutexGuard<'a, GateState>, bool) {
         let (began, mut change) = (Instant::now(), LastChange::new(&state));
@@ -267,10 +275,12 @@ impl Gate {
                 true => change.left_of(patience.asked, &state),
                 false => patience.unasked.saturating_sub(began.elapsed()),
             };
-            if left.is_zero() {
+            let cancelled = residence.is_some_and(|residence| residence.is_cancelled());
+            if left.is_zero() || cancelled {
                 return (state, false);
             }
-            state = self.wait(state, left);
+            // Nobody wakes this thread when its owner cancels the launch.
+            state = self.wait(state, if residence.is_some() { left.min(CANCEL_LOOK) } else { left });
         }
     }
 
@@ -296,7 +306,8 @@ impl Gate {
                 continue;
             }
             drop(state);
-            due.iter().for_each(|residence| residence.ask());
+            // Each is dropped without the lock, because it may be the last one, and then gives back the room that it has.
+            due.into_iter().for_each(|residence| residence.ask());
             state = self.lock();
         };
         state.waiting_loads.retain(|load| *load != turn);
@@ -315,7 +326,19 @@ impl Gate {
 pub(crate) struct LaunchPass {
     gate: Arc<Gate>,
     turn: u64,
+    /// The room that it takes now, and the room that it needs once it has started.
     takes: u64,
+    wants: u64,
+}
+
+impl LaunchPass {
+    /// Notes that the launch has started, so that what was reserved and is not needed becomes free. If a launch cannot start, all
+    /// of it stays reserved for the one that comes instead.
+    pub(crate) fn started(&mut self) {
+        self.gate.lock().taken -= self.takes - self.wants;
+        self.takes = self.wants;
+        self.gate.changed.notify_all();
+    }
 }
 
 impl Drop for LaunchPass {
@@ -326,7 +349,7 @@ impl Drop for LaunchPass {
         state.changes += 1;
         drop(state);
         let room = GateRoom { gate: self.gate.clone(), takes: self.takes };
-        match residence {
+        match residence.filter(|residence| residence.keeps_room()) {
             Some(residence) => residence.reserve(Box::new(room)),
             None => drop(room),
         }

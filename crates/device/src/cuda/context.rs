@@ -266,6 +266,15 @@ pub(super) struct LaunchAdmission {
     context: Arc<CudaContext>,
 }
 
+impl LaunchAdmission {
+    /// Notes that the launch has started.
+    pub(super) fn started(&mut self) {
+        if let Some(pass) = &mut self.pass {
+            pass.started();
+        }
+    }
+}
+
 impl Drop for LaunchAdmission {
     fn drop(&mut self) {
         self.pass = None;

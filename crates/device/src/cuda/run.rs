@@ -69,7 +69,7 @@ impl CudaKernel {
             true => LaunchRoom::of_waiting_groups(launch.groups, self.code.resident),
             false => LaunchRoom::of_independent_groups(self.code.resident),
         };
-        let admission = self.context.admit(room, launch.residence.as_ref())?;
+        let mut admission = self.context.admit(room, launch.residence.as_ref())?;
         let place = self.context.take_place()?;
         let limit_ns = self.limit_ns(launch);
         place.set_limit(limit_ns);
@@ -83,6 +83,7 @@ impl CudaKernel {
             self.context.return_place(place);
             return Err(status.into());
         }
+        admission.started();
         let shared = Arc::new(LaunchShared {
             context: self.context.clone(),
             stop: Arc::default(),

@@ -18,12 +18,11 @@ fn independent() -> LaunchRoom {
 fn counted() -> (Arc<Residence>, Arc<AtomicU32>) {
     let asked = Arc::new(AtomicU32::new(0));
     let count = asked.clone();
-    (
-        Arc::new(Residence::new(move || {
-            count.fetch_add(1, Ordering::SeqCst);
-        })),
-        asked,
-    )
+    let residence = Residence::new(move || {
+        count.fetch_add(1, Ordering::SeqCst);
+    });
+    residence.keep_room();
+    (Arc::new(residence), asked)
 }
 
 fn wait_until(holds: impl Fn() -> bool) {
@@ -126,8 +125,10 @@ fn a_launch_that_needs_more_than_its_room_is_refused_at_once_and_keeps_its_room(
     let pass = gate.enter(waiting(3), Some(&residence), LONG).expect("two are its own, and one is free");
     assert!(gate.enter(waiting(1), None, NOW).is_none());
     drop(pass);
-    // A smaller launch leaves the rest to others.
-    let _pass = gate.enter(waiting(1), Some(&residence), NOW).unwrap();
+    // A smaller launch leaves the rest to others, but only once it has started.
+    let mut pass = gate.enter(waiting(1), Some(&residence), NOW).unwrap();
+    assert!(gate.enter(waiting(2), None, NOW).is_none());
+    pass.started();
     assert!(gate.enter(waiting(2), None, NOW).is_some());
 }
 
@@ -163,4 +164,71 @@ fn kernels_run_between_loads() {
     assert!(!loaded.load(Ordering::SeqCst));
     drop(pass);
     assert!(second.join().unwrap());
+}
+
+#[test]
+fn a_launch_that_cannot_start_leaves_its_room_to_the_one_before() {
+    let gate = Arc::new(Gate::default());
+    let (residence, _) = counted();
+    drop(gate.enter(waiting(4), Some(&residence), NOW).unwrap());
+    drop(gate.enter(waiting(1), Some(&residence), NOW).unwrap());
+    assert!(gate.enter(waiting(1), None, NOW).is_none());
+    assert!(gate.enter(waiting(4), Some(&residence), NOW).is_some());
+}
+
+#[test]
+fn a_kernel_that_ends_by_itself_and_one_that_gives_up_leave_their_room() {
+    let gate = Arc::new(Gate::default());
+    let by_itself = Arc::new(Residence::new(|| {}));
+    drop(gate.enter(waiting(4), Some(&by_itself), NOW).unwrap());
+    let (residence, _) = counted();
+    drop(gate.enter(waiting(4), Some(&residence), NOW).unwrap());
+    assert!(gate.enter(waiting(1), None, NOW).is_none());
+    residence.give_up_room();
+    assert!(gate.enter(waiting(4), None, NOW).is_some());
+}
+
+#[test]
+fn an_owner_may_cancel_a_launch_that_waits() {
+    let gate = Arc::new(Gate::default());
+    let (residence, _) = counted();
+    drop(gate.enter(waiting(1), Some(&residence), NOW).unwrap());
+    let _alone = gate.alone(NOW).unwrap();
+    std::thread::scope(|threads| {
+        let launch = threads.spawn(|| gate.enter(waiting(1), Some(&residence), LONG).is_none());
+        wait_until(|| !gate.lock().waiting_launches.is_empty());
+        residence.cancel();
+        assert!(launch.join().unwrap());
+    });
+}
+
+/// The gate has the last reference to the residence of a session that was dropped while it was asked.
+#[test]
+fn an_owner_may_go_while_it_is_asked() {
+    let gate = Arc::new(Gate::default());
+    let (told, is_asked) = std::sync::mpsc::channel();
+    let (go_on, may_go_on) = std::sync::mpsc::channel::<()>();
+    let (told, may_go_on) = (Mutex::new(told), Mutex::new(may_go_on));
+    let residence = Arc::new(Residence::new(move || {
+        told.lock().unwrap().send(()).unwrap();
+        may_go_on.lock().unwrap().recv().unwrap();
+    }));
+    residence.keep_room();
+    let pass = gate.enter(waiting(4), Some(&residence), NOW).unwrap();
+    let (_, loader) = start_load(&gate);
+    is_asked.recv().unwrap();
+    drop(pass);
+    drop(residence);
+    go_on.send(()).unwrap();
+    assert!(loader.join().unwrap());
+    assert!(gate.enter(waiting(4), None, NOW).is_some(), "its room is free");
+}
+
+#[test]
+fn three_thirds_fit_and_four_do_not() {
+    let gate = Arc::new(Gate::default());
+    let third = || gate.enter(LaunchRoom::of_waiting_groups(44, 132), None, NOW);
+    let all = [third(), third(), third()];
+    assert!(all.iter().all(Option::is_some));
+    assert!(gate.enter(LaunchRoom::of_waiting_groups(1, 2048), None, NOW).is_none());
 }

@@ -268,7 +268,7 @@ impl ServedRings {
         asks.count += 1;
         // Pairs with the kernel's acquire: it sees the ask.
         asks.words[0].store(asks.count, Ordering::Release);
-        self.current_run().wake();
+        self.wake();
     }
 }
 

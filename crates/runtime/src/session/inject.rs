@@ -84,7 +84,7 @@ impl Ticket {
         flip_bit(&mut line, bit);
         ring.lines.flush();
         ring.lines.put(at, &line);
-        share.served.current_run().wake();
+        share.served.wake();
     }
 
     /// Asks that the task end which has the same cell so many generations later, or earlier if the number is negative.

@@ -423,8 +423,8 @@ impl Session {
     }
 
     fn close(&mut self, deadline: Deadline) -> Result<StopReport, Error> {
-        // A pause that is under way ends with a run that can be stopped.
-        let pause = self.running.lock_pause();
+        let deadline = deadline.started();
+        let (pause, forced_in_pause) = self.running.stop_pauses(deadline);
         let (rings, run) = (&*self.running.served.rings, self.running.served.current_run());
         rings.ask_shutdown();
         run.wake();
@@ -448,6 +448,7 @@ impl Session {
             return Err(rings.state.ended_error());
         }
         let left = left::count_tasks_left(rings, &self.kernel(), ended.map(|end| end.outcome));
+        let forced = forced || forced_in_pause;
         Ok(StopReport { left, cells_left: rings.unfinished_cells().len() as u64, forced })
     }
 }

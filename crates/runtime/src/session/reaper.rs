@@ -16,6 +16,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::rings::{Rings, Stripe, WaitList};
+use super::run::lease_beat;
 use super::running::RunningKernel;
 use crate::deadline::PollBackoff;
 use crate::error::Error;
@@ -37,7 +38,7 @@ pub(super) fn start_reaper(running: &Arc<RunningKernel>, lease: Duration) -> Res
     let mut reaper = Reaper {
         running: Arc::downgrade(running),
         list: running.served.rings.wait_list.clone(),
-        beat: (lease / 4).max(Duration::from_millis(1)),
+        beat: lease_beat(lease),
         next_beat: Instant::now(),
         backoff: PollBackoff::default(),
     };
@@ -93,7 +94,7 @@ impl Reaper {
             running.make_way();
         }
         if Instant::now() >= self.next_beat {
-            served.current_run().renew();
+            served.renew();
             served.rings.host_words[control::HEARTBEAT as usize].fetch_add(1, Ordering::Relaxed);
             served.check_for_end();
             self.next_beat = Instant::now() + self.beat;

@@ -74,11 +74,11 @@ impl Session {
             let change = changes.count << 8 | word;
             // Pairs with the acquire of the group that keeps the control words: it sees the word that has changed.
             self.rings().host_words[control::CHANGED as usize].store(change, Ordering::Release);
-            self.served().current_run().wake();
+            self.served().wake();
             self.await_keepers(kernel.memories.need(BufferId::Acks)?, change, keepers)?;
         }
         // Groups that had found no task that they were allowed to run look again.
-        self.served().current_run().wake();
+        self.served().wake();
         Ok(())
     }
 

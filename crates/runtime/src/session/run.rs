@@ -11,7 +11,7 @@
 //! belongs to the wake of the run that is replaced. A device whose groups never park has a wake that does nothing, so when a
 //! session [moves](super::move_to) to a device of another kind, all threads issue a fence before the launch.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, TryLockError};
 use std::time::Duration;
 
@@ -21,6 +21,11 @@ use super::rings::Rings;
 use super::ticket::SessionShare;
 use crate::error::{Error, SessionEnd};
 use crate::protocol::control;
+
+/// How often a run is told that its host is alive, so that its lease does not end.
+pub(super) fn lease_beat(lease: Duration) -> Duration {
+    (lease / 4).max(Duration::from_millis(1))
+}
 
 /// A kernel that was launched over rings.
 #[derive(Debug)]
@@ -90,11 +95,13 @@ impl RunHandle {
         }
     }
 
-    /// Replaces the handle by one for the current run, and wakes that run.
+    /// Replaces the handle by one for the current run, and wakes that run. If that run is just being launched, whoever launches it
+    /// wakes it.
     #[cold]
     fn wake_successor(&mut self, served: &ServedRings) {
-        *self = served.run_handle();
-        self.0.wake();
+        if let Some(run) = served.wake() {
+            self.0 = run;
+        }
     }
 }
 
@@ -116,6 +123,33 @@ impl ServedRings {
         Ok(ServedRings { current: RwLock::new(Arc::new(run)), rings })
     }
 
+    /// Wakes the current run and returns it, or returns `None` if that run is just being launched.
+    ///
+    /// A launch may have to wait until others have loaded code, and the caller must not. So whoever launches a run wakes it
+    /// afterwards, when the lock is free. Both sides issue a fence between their write and their read. If the caller's fence comes
+    /// first, the run that is woken later sees what the caller has published. If the other fence comes first, the caller finds
+    /// the lock free.
+    pub(super) fn wake(&self) -> Option<Arc<KernelRun>> {
+        fence(Ordering::SeqCst);
+        let run = self.try_current()?.clone();
+        run.wake();
+        Some(run)
+    }
+
+    /// Tells the current run that its host is alive, unless it is just being launched.
+    pub(super) fn renew(&self) {
+        if let Some(run) = self.try_current() {
+            run.renew();
+        }
+    }
+
+    /// Lets the device end the current run, unless it is just being launched.
+    pub(super) fn stop(&self) {
+        if let Some(run) = self.try_current() {
+            run.stop();
+        }
+    }
+
     /// Lets the current run finish the tasks that it has taken, and waits until it has ended. Until the next run is
     /// launched, the end of this run is not the end of the session, so tickets notice nothing. If the run does not end as
     /// it was asked to, the session ends.
@@ -123,18 +157,22 @@ impl ServedRings {
         let run = self.current_run();
         self.rings.ask_shutdown();
         run.wake();
-        match run.wait(None) {
-            Ok(Some(LaunchEnd { outcome: LaunchOutcome::Done, .. })) => Ok(()),
-            _ => {
-                self.note_end();
-                Err(self.rings.state.ended_error())
+        let beat = lease_beat(run.lease);
+        loop {
+            match run.wait(Some(beat)) {
+                Ok(Some(LaunchEnd { outcome: LaunchOutcome::Done, .. })) => return Ok(()),
+                // The tasks that it has taken may take longer than the lease, and the reaper may be the one who waits here.
+                Ok(None) => run.renew(),
+                _ => {
+                    self.note_end();
+                    return Err(self.rings.state.ended_error());
+                }
             }
         }
     }
 
-    /// Launches the next run over the same rings, after the current one was [retired](ServedRings::retire_run). A producer
-    /// that publishes meanwhile waits at its wake until there is a run to be woken. If no run is launched, the retired one
-    /// stays in its place, and the session ends.
+    /// Launches the next run over the same rings, after the current one was [retired](ServedRings::retire_run), and wakes it for
+    /// those who have published meanwhile. If no run is launched, the retired one stays in its place, and the session ends.
     pub(super) fn launch_next(
         &self,
         lease: Duration,
@@ -149,13 +187,25 @@ impl ServedRings {
             Err(error) => {
                 let end = match error {
                     Error::Device(error) => SessionEnd::Device(Arc::new(error)),
+                    Error::Ended(end) => end,
                     _ => SessionEnd::Returned,
                 };
                 self.rings.state.note_end(end);
                 return Err(self.rings.state.ended_error());
             }
         }
+        drop(current);
+        self.wake();
         Ok(())
+    }
+
+    /// Returns the run that serves the rings now, or `None` if it is just being launched.
+    fn try_current(&self) -> Option<RwLockReadGuard<'_, Arc<KernelRun>>> {
+        match self.current.try_read() {
+            Ok(current) => Some(current),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     fn current(&self) -> RwLockReadGuard<'_, Arc<KernelRun>> {
@@ -178,11 +228,7 @@ impl ServedRings {
         if !self.rings.state.is_running() || self.rings.shutdown_asked() {
             return;
         }
-        let current = match self.current.try_read() {
-            Ok(current) => current,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return,
-        };
+        let Some(current) = self.try_current() else { return };
         match current.session_end(&self.rings) {
             // The run was asked to end since the look above, by a stop, which notes the end itself, or by a hand-over, which
             // is not the end of the session.

@@ -6,7 +6,8 @@
 //! launches it again at once. The device holds the launch back until the code is loaded, and keeps the room of the kernel
 //! for it. To producers and tickets this is one more hand-over.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 
 use pelton_device::Residence;
 use pelton_device::process_fence::fence_all_threads;
@@ -15,7 +16,8 @@ use super::handover::{PlannedKernel, begin_next_run};
 use super::kernel::SessionKernel;
 use super::rings::Rings;
 use super::run::ServedRings;
-use crate::error::Error;
+use crate::deadline::{Deadline, PollBackoff};
+use crate::error::{Error, SessionEnd};
 
 /// The kernel that a session runs now, over the rings that it serves.
 #[derive(Debug)]
@@ -24,13 +26,16 @@ pub(super) struct RunningKernel {
     kernel: RwLock<Arc<SessionKernel>>,
     /// Held from the moment at which a run is asked to end until the next one is launched or the session has ended.
     pause: Mutex<()>,
+    /// Whether the session is being stopped, so that a pause ends without another launch if that launch would have to wait.
+    stopping: AtomicBool,
 }
 
 impl RunningKernel {
     /// Takes the kernel that was launched first.
     pub(super) fn new(served: ServedRings, kernel: SessionKernel) -> Self {
         let kernel = RwLock::new(Arc::new(kernel));
-        RunningKernel { served: Arc::new(served), kernel, pause: Mutex::new(()) }
+        let (pause, stopping) = (Mutex::new(()), AtomicBool::new(false));
+        RunningKernel { served: Arc::new(served), kernel, pause, stopping }
     }
 
     /// Returns the kernel that runs now.
@@ -38,9 +43,31 @@ impl RunningKernel {
         self.kernel.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Waits until no pause is under way, and keeps others from beginning one.
-    pub(super) fn lock_pause(&self) -> MutexGuard<'_, ()> {
+    fn lock_pause(&self) -> MutexGuard<'_, ()> {
         self.pause.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until no pause is under way, and keeps others from beginning one, because the session is being stopped. A launch that
+    /// waits for others is given up. If the deadline passes while a run is to end, the device ends it, which is the second
+    /// part of the result.
+    pub(super) fn stop_pauses(&self, deadline: Deadline) -> (MutexGuard<'_, ()>, bool) {
+        self.stopping.store(true, Ordering::Relaxed);
+        if let Some(residence) = &self.kernel().launch.residence {
+            residence.cancel();
+        }
+        let (mut backoff, mut forced) = (PollBackoff::default(), false);
+        loop {
+            match self.pause.try_lock() {
+                Ok(pause) => return (pause, forced),
+                Err(TryLockError::Poisoned(poisoned)) => return (poisoned.into_inner(), forced),
+                Err(TryLockError::WouldBlock) => {}
+            }
+            if !forced && deadline.has_passed() {
+                forced = true;
+                self.served.stop();
+            }
+            backoff.pause();
+        }
     }
 
     /// Refuses a call if the session has ended.
@@ -67,13 +94,24 @@ impl RunningKernel {
 
     /// Does what [`pause_and_launch`](RunningKernel::pause_and_launch) does. The caller holds the lock.
     fn launch_in_pause(&self, planned: Option<&PlannedKernel>) -> Result<(), Error> {
-        let (rings, old) = (&self.served.rings, self.kernel());
+        let old = self.kernel();
         self.check_running()?;
+        let residence = old.launch.residence.as_ref();
+        residence.inspect(|residence| residence.keep_room());
+        let launched = self.retire_and_launch(&old, planned);
+        // The next launch has taken what was reserved, unless it is on another device, or there is none.
+        residence.inspect(|residence| residence.give_up_room());
+        launched
+    }
+
+    /// Lets the running kernel end while its room is reserved, and launches the planned one or itself again.
+    fn retire_and_launch(&self, old: &SessionKernel, planned: Option<&PlannedKernel>) -> Result<(), Error> {
+        let rings = &self.served.rings;
         self.served.retire_run()?;
         // Whoever asked the session to make way has what it wants.
         rings.wait_list.clear_way_asked();
         // Producers go on until the next run is launched, so what takes long is done before.
-        let prepared = planned.map(|planned| planned.prepare(rings, &old));
+        let prepared = planned.map(|planned| planned.prepare(rings, old));
         let mut failed = None;
         self.served.launch_next(old.spec.lease, || {
             if planned.is_some_and(|planned| planned.moves) {
@@ -93,8 +131,11 @@ impl RunningKernel {
                 Some(Err(error)) => failed = Some(error),
                 None => {}
             }
-            begin_next_run(rings, &old)?;
-            Ok(old.loaded.launch(&old.launch)?)
+            begin_next_run(rings, old)?;
+            old.loaded.launch(&old.launch).map_err(|error| match self.stopping.load(Ordering::Relaxed) {
+                true => Error::Ended(SessionEnd::Stopped),
+                false => error.into(),
+            })
         })?;
         failed.map_or(Ok(()), Err)
     }

@@ -9,7 +9,11 @@ use std::time::Duration;
 
 use pelton::device::exclusive::Exclusive;
 use pelton::device::{Device, DeviceError, open};
-use pelton::{Batch, Deadline, Drain, Error, Geometry, Handler, Placement, Producer, Session, Spec, Task};
+use pelton::{
+    Batch, Deadline, Drain, Error, Geometry, Handler, Placement, Producer, Region, Session, Spec, Task,
+    TaskError, Ticket,
+};
+use pelton_ir::types::{Order, Scope, Type};
 
 /// Long enough for anything that ends at all.
 const LONG: Duration = Duration::from_secs(60);
@@ -20,9 +24,14 @@ const RESIDENT: u32 = 16;
 /// These tests need a GPU for themselves, one after the other.
 static ALONE: Mutex<()> = Mutex::new(());
 
+/// Makes the CPU a device that loads code only between kernels.
+fn exclusive_cpu() -> Arc<dyn Device> {
+    Arc::new(Exclusive::new(open("cpu").unwrap(), RESIDENT))
+}
+
 /// Runs a test on every such device of this machine.
 fn on_every_device(test: impl Fn(&Arc<dyn Device>)) {
-    test(&(Arc::new(Exclusive::new(open("cpu").unwrap(), RESIDENT)) as Arc<dyn Device>));
+    test(&exclusive_cpu());
     if let Ok(device) = open("cuda") {
         let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         test(&device);
@@ -166,7 +175,7 @@ fn a_session_makes_way_while_it_waits_to_be_handed_over() {
 
 #[test]
 fn a_session_keeps_its_room_while_others_come_and_go() {
-    let device: Arc<dyn Device> = Arc::new(Exclusive::new(open("cpu").unwrap(), RESIDENT));
+    let device = exclusive_cpu();
     let sized = |groups| Spec { geometry: Geometry::new(64).groups(groups), ..spec(1) };
     let session = Session::launch(&device, &sized(9)).unwrap();
     let groups = session.layout().groups;
@@ -213,6 +222,111 @@ fn a_load_that_cannot_be_made_disturbs_nobody() {
         launched.stop();
         launched.wait(None).unwrap();
         assert!(Session::launch(device, &spec(2)).is_ok());
+        run_both(&session, &mut session.producer(0).unwrap(), 1, 30);
         assert_eq!(session.snapshot().unwrap().runs, 2);
     });
+}
+
+/// Sets element 3 of `data`, and works until element 1 is set.
+fn until_told() -> Handler {
+    Handler::lane_wide(|task| {
+        let (f, data) = (task.body(), task.data());
+        f.atomic_store(Order::Relaxed, Scope::System, data.at(3), 1u32);
+        f.forever::<_, ()>(f.lit(1), |turns, x| {
+            let told = f.atomic_load(Order::Relaxed, Scope::System, data.at(1));
+            f.when(told.ne(0), || turns.leave(()));
+            // A short loop takes no fuel, so the fuel lasts for long.
+            let x = f.range((0u32, 100u32, 1u32), x, |_, k, x| x * 5 + k);
+            f.store(data.at(2), x);
+            x
+        });
+        task.finish(9);
+    })
+}
+
+/// A session in which one task works until it is told, which it has begun, and the ticket of the task.
+fn launch_busy(device: &Arc<dyn Device>, spec: Spec) -> (Session, Ticket) {
+    let spec = spec.fuel(u32::MAX).region(Region::new("data", Type::U32, 16)).handler("works", until_told());
+    let session = Session::launch(device, &spec).unwrap();
+    let works = Task::new(session.opcode("works").unwrap());
+    let ticket = session.producer(0).unwrap().submit(works).unwrap();
+    while session.view::<u32>(0, "data").unwrap().read(3, 1).unwrap() == [0] {
+        std::thread::yield_now();
+    }
+    (session, ticket)
+}
+
+fn tell(session: &Session) {
+    session.view::<u32>(0, "data").unwrap().write(1, &[1]).unwrap();
+}
+
+/// Catches a session that waits for the tasks of another one when it is used or stopped, because both make way at the time.
+#[test]
+fn nobody_waits_for_the_tasks_of_a_neighbour() {
+    let device = exclusive_cpu();
+    let idle = Session::launch(&device, &spec(2)).unwrap();
+    let mut producer = idle.producer(0).unwrap();
+    let (busy, mut works) = launch_busy(&device, spec(1));
+    run_both(&idle, &mut producer, 2, 3);
+    let runs = idle.snapshot().unwrap().runs;
+    std::thread::scope(|threads| {
+        let other = threads.spawn(|| Session::launch(&device, &spec(3)).map(drop));
+        while idle.snapshot().unwrap().runs == runs {
+            std::thread::yield_now();
+        }
+        // The idle session has made way and waits for the load, which waits for the busy one.
+        let plus = idle.opcode("plus").unwrap();
+        let mut ticket = producer.submit(Task::new(plus).args([1])).unwrap();
+        assert_eq!(ticket.wait(Duration::from_millis(10)), Err(TaskError::Late));
+        drop((ticket, producer));
+        assert_eq!(idle.stop().unwrap().tasks_left(), 1);
+        tell(&busy);
+        other.join().unwrap().unwrap();
+    });
+    assert_eq!(works.wait(LONG), Ok(9));
+}
+
+/// Catches a kernel whose lease ends because the thread that renews it waits for the kernel's tasks.
+#[test]
+fn a_session_makes_way_after_tasks_that_take_longer_than_its_lease() {
+    let (device, lease) = (exclusive_cpu(), Duration::from_millis(200));
+    let (busy, mut works) = launch_busy(&device, spec(1).lease(lease));
+    std::thread::scope(|threads| {
+        let other = threads.spawn(|| Session::launch(&device, &spec(3)).map(drop));
+        std::thread::sleep(4 * lease);
+        tell(&busy);
+        other.join().unwrap().unwrap();
+    });
+    assert_eq!(works.wait(LONG), Ok(9));
+    assert!(busy.session_end().is_none());
+}
+
+/// Catches a stop that waits until a kernel has made way, however long its tasks take.
+#[test]
+fn a_session_that_makes_way_can_be_stopped() {
+    let device = exclusive_cpu();
+    let (busy, mut works) = launch_busy(&device, spec(1));
+    std::thread::scope(|threads| {
+        let other = threads.spawn(|| Session::launch(&device, &spec(3)).map(drop));
+        std::thread::sleep(Duration::from_millis(50));
+        let stopped = busy.stop_within(Duration::from_millis(50)).unwrap();
+        assert!(stopped.forced, "{stopped:?}");
+        other.join().unwrap().unwrap();
+    });
+    assert!(matches!(works.wait(LONG), Err(TaskError::Stopped { .. })));
+}
+
+/// Catches room that stays reserved for a session that has ended by itself.
+#[test]
+fn a_lost_session_leaves_its_room_to_the_next() {
+    let traps = Handler::lane_wide(|task| task.body().trap(7)).may_trap();
+    let spec = || spec(1).handler("traps", traps.clone());
+    let groups = Session::launch(&open("cpu").unwrap(), &spec()).unwrap().layout().groups;
+    let device: Arc<dyn Device> = Arc::new(Exclusive::new(open("cpu").unwrap(), groups));
+    let lost = Session::launch(&device, &spec()).unwrap();
+    let traps = Task::new(lost.opcode("traps").unwrap());
+    assert!(lost.producer(0).unwrap().submit(traps).unwrap().wait(LONG).is_err());
+    assert!(lost.session_end().is_some());
+    let next = Session::launch(&device, &spec()).unwrap();
+    run_both(&next, &mut next.producer(0).unwrap(), 1, 3);
 }
