@@ -8,9 +8,10 @@
 //! **Why no wake is lost when a run is replaced.** The number of the new run is stored before that run is launched, and
 //! a producer looks at the number after it has published and woken the run that it knows.
 //! [`SessionState::next_run`](super::state::SessionState::next_run) says which fences stand in between. One of them
-//! belongs to the wake of the run that is replaced. If the new run is still being launched when the producer wants to wake it,
-//! the producer goes on, and [whoever launches the run](ServedRings::wake) wakes it. A device whose groups never park has a wake that does nothing, so when a
-//! session [moves](super::move_to) to a device of another kind, all threads issue a fence before the launch.
+//! belongs to the wake of the run that is replaced. A device whose groups never park has a wake that does nothing, so when a
+//! session [moves](super::move_to) to a device of another kind, all threads issue a fence before the launch. If the new run
+//! is still being launched when the producer wants to wake it, the producer goes on, and [whoever launches the
+//! run](ServedRings::wake) wakes it.
 
 use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, TryLockError};
