@@ -129,7 +129,7 @@ fn hand_overs_are_compared_with_quiet_times_and_with_what_they_cannot_avoid() {
     };
     let floor = "stop, load and launch";
     let mut wanted = Vec::new();
-    for case in ["same kernel", "install", "replace", "resize", "move"] {
+    for case in ["same kernel", "install", "replace", "resize", "move", "make way"] {
         let undisturbed = format!("{case}, undisturbed");
         wanted.push((case.into(), Some(undisturbed.clone())));
         wanted.push((case.into(), Some(floor.into())));

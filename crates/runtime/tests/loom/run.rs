@@ -1,4 +1,4 @@
-//! A run that is replaced while a producer publishes: the new run finds the task, or the producer wakes it.
+//! A run that is replaced while a producer publishes: the new run finds the task, or the producer or whoever launches it wakes it.
 //!
 //! The number of the run is stored and loaded without any order. What orders it are the two fences of the eventcounts: the one of the run
 //! that is woken, between publishing and the look at the number, and the one of the new run, between its launch and its last look before it
@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use loom::sync::Mutex;
-use loom::sync::atomic::{AtomicU64, Ordering};
+use loom::sync::atomic::{AtomicU64, Ordering, fence};
 use loom::thread::spawn;
 use pelton_device::event::Event;
 
@@ -60,6 +60,8 @@ impl Served {
         });
         *current = 1;
         drop(current);
+        fence(Ordering::SeqCst);
+        self.runs[1].wake();
         if late {
             self.number.fetch_add(1, Ordering::Relaxed);
         }
@@ -78,8 +80,11 @@ impl Served {
         }
         let number = if early { number_before } else { self.number.load(Ordering::Relaxed) };
         if number != 0 && !self.plan.wrong("the producer wakes only the run that it knows") {
-            let run = *self.current.lock().unwrap();
-            self.runs[run].wake();
+            // A run that is still being launched is woken by whoever launches it.
+            fence(Ordering::SeqCst);
+            if let Ok(run) = self.current.try_lock() {
+                self.runs[*run].wake();
+            }
         }
     }
 }
