@@ -1,7 +1,8 @@
 //! The part of Vulkan that maps device memory for the host.
 //!
-//! Vulkan's loader is opened at run time. It is an ordinary error, with a clause that says so, if there is no loader, if it has no
-//! driver for the device, or if the driver does not let the host reach the device's memory.
+//! Vulkan's loader is opened at run time. If there is none, or if it does not find the driver of the GPU, the library of NVIDIA's
+//! driver that the loader would have found is opened directly. It is an ordinary error, with a clause that says so, if neither
+//! knows the device, or if the driver does not let the host reach the device's memory.
 
 use std::fmt;
 use std::os::fd::{IntoRawFd, OwnedFd};
@@ -11,8 +12,38 @@ use std::sync::Arc;
 use ash::vk;
 use libloading::Library;
 
-/// The file name of the loader.
-const LOADER: &str = "libvulkan.so.1";
+/// A library through which Vulkan is reached.
+struct VulkanLibrary {
+    file: &'static str,
+    /// The function that gives all others.
+    entry: &'static std::ffi::CStr,
+    /// The function that a driver wants to be called before any other, with the version of the interface between loaders and
+    /// drivers that the caller knows. A loader has none.
+    negotiate: Option<&'static std::ffi::CStr>,
+}
+
+impl VulkanLibrary {
+    /// The library of a driver, which is reached as loaders reach it.
+    const fn of_driver(file: &'static str) -> Self {
+        VulkanLibrary {
+            file,
+            entry: c"vk_icdGetInstanceProcAddr",
+            negotiate: Some(c"vk_icdNegotiateLoaderICDInterfaceVersion"),
+        }
+    }
+}
+
+/// The libraries to try, in this order. The loader comes first, because users can tell it which driver to take. Of the two
+/// libraries of the driver, the first one needs no display.
+const LIBRARIES: [VulkanLibrary; 3] = [
+    VulkanLibrary { file: "libvulkan.so.1", entry: c"vkGetInstanceProcAddr", negotiate: None },
+    VulkanLibrary::of_driver("libEGL_nvidia.so.0"),
+    VulkanLibrary::of_driver("libGLX_nvidia.so.0"),
+];
+
+/// The version of the interface between loaders and drivers that is asked for. From version 2 on, drivers have both functions
+/// that are used here.
+const DRIVER_INTERFACE: u32 = 2;
 
 /// The properties of device memory that the host reaches, and whose writes are seen without a further call.
 const HOST_VISIBLE_KIND: vk::MemoryPropertyFlags = vk::MemoryPropertyFlags::from_raw(
@@ -53,26 +84,38 @@ fn checked<T>(call: &str, result: Result<T, vk::Result>) -> Result<T, String> {
     result.map_err(|error| format!("{call} gives {error:?}"))
 }
 
+/// The function that agrees with a driver on a version of the interface.
+type NegotiateVersion = unsafe extern "system" fn(*mut u32) -> vk::Result;
+
 /// An instance of Vulkan, which is destroyed when this is dropped.
 struct VulkanInstance(ash::Instance);
 
 impl VulkanInstance {
-    fn new() -> Result<Self, String> {
-        // SAFETY: loading the library runs its initialisers, which are the loader's own.
-        let library = unsafe { Library::new(LOADER) }
-            .map_err(|_| format!("there is no Vulkan here: {LOADER} cannot be loaded"))?;
+    fn new(from: &VulkanLibrary) -> Result<Self, String> {
+        let file = from.file;
+        // SAFETY: loading the library runs its initialisers, which are those of the loader or the driver.
+        let library = unsafe { Library::new(file) }
+            .map_err(|_| format!("there is no Vulkan here: {file} cannot be loaded"))?;
         // Some drivers misbehave when they are unloaded, so the library stays loaded.
         let library = std::mem::ManuallyDrop::new(library);
-        // SAFETY: the loader's one entry has this type.
-        let entry = unsafe { library.get::<vk::PFN_vkGetInstanceProcAddr>(c"vkGetInstanceProcAddr") };
-        let get_instance_proc_addr = *entry.map_err(|_| format!("{LOADER} is no Vulkan loader"))?;
-        // SAFETY: the function is the loader's, which stays.
+        let absent = |_| format!("{file} has no functions of Vulkan");
+        if let Some(name) = from.negotiate {
+            // SAFETY: drivers give the function this type.
+            let negotiate = unsafe { library.get::<NegotiateVersion>(name) }.map_err(absent)?;
+            let mut version = DRIVER_INTERFACE;
+            // SAFETY: the driver reads and writes one number.
+            checked("the negotiation with the driver", unsafe { negotiate(&mut version) }.result())?;
+        }
+        // SAFETY: loaders and drivers give the function this type.
+        let entry = unsafe { library.get::<vk::PFN_vkGetInstanceProcAddr>(from.entry) };
+        let get_instance_proc_addr = *entry.map_err(absent)?;
+        // SAFETY: the function is one of the library, which stays.
         let entry = unsafe { ash::Entry::from_static_fn(ash::StaticFn { get_instance_proc_addr }) };
-        // SAFETY: the loader writes one number.
+        // SAFETY: the function writes one number.
         let version =
             checked("vkEnumerateInstanceVersion", unsafe { entry.try_enumerate_instance_version() })?;
         if version.is_none_or(|version| version < vk::API_VERSION_1_1) {
-            return Err("the Vulkan loader is older than 1.1".into());
+            return Err(format!("{file} is older than Vulkan 1.1"));
         }
         let app = vk::ApplicationInfo::default().api_version(vk::API_VERSION_1_1);
         let info = vk::InstanceCreateInfo::default().application_info(&app);
@@ -141,7 +184,16 @@ impl Drop for VulkanInstance {
 impl Vulkan {
     /// Opens the device that CUDA gives this UUID. The error says why its memory cannot be mapped.
     pub(super) fn open(uuid: [u8; 16]) -> Result<Vulkan, String> {
-        let instance = VulkanInstance::new()?;
+        let [loader, drivers @ ..] = &LIBRARIES;
+        Vulkan::open_with(loader, uuid).or_else(|why| {
+            let direct = drivers.iter().find_map(|driver| Vulkan::open_with(driver, uuid).ok());
+            // The loader is what users can install and set up, so the error is about the loader.
+            direct.ok_or(why)
+        })
+    }
+
+    fn open_with(library: &VulkanLibrary, uuid: [u8; 16]) -> Result<Vulkan, String> {
+        let instance = VulkanInstance::new(library)?;
         let device = instance.find(uuid)?;
         let kinds = instance.kinds(device);
         if kinds.is_empty() {
