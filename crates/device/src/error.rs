@@ -1,5 +1,7 @@
 //! What can go wrong with a device, and whether trying again can help.
 
+use std::borrow::Cow;
+
 use pelton_ir::link::UnboundImports;
 use pelton_ir::module::{NoKernel, Site, TextPlace};
 use pelton_ir::text;
@@ -33,7 +35,7 @@ pub enum DeviceError {
     Need { device: String, need: Need },
     /// The kernel has an operation that the device does not run.
     #[error("`{op}` does not run on {device}")]
-    Op { device: String, op: &'static str, site: Site },
+    Op { device: String, op: Cow<'static, str>, site: Site },
     /// The module does not have the kernel that was asked for.
     #[error(transparent)]
     Kernel(#[from] NoKernel),
@@ -42,13 +44,13 @@ pub enum DeviceError {
     Unbound(#[from] UnboundImports),
     /// A size is 0, or larger than the device accepts.
     #[error("{what} is {found}, and {device} takes {}", bound(*found, *most))]
-    Limit { device: String, what: &'static str, found: u64, most: u64 },
+    Limit { device: String, what: Cow<'static, str>, found: u64, most: u64 },
     /// A buffer of the launch has no memory or the wrong memory.
     #[error("buffer {name:?} {why}")]
     Binding { name: String, why: String },
     /// The device does not have that kind of memory, or the memory cannot be used in that way.
     #[error("{device} has no {what}")]
-    Memory { device: String, what: &'static str },
+    Memory { device: String, what: Cow<'static, str> },
     /// The device does not have near memory.
     #[error("{device} has no near memory: {why}")]
     Near { device: String, why: String },
@@ -73,13 +75,16 @@ pub enum DeviceError {
     Codegen(String),
     /// The device's driver refused a call.
     #[error("{call} gives {status}")]
-    Driver { call: &'static str, status: String },
+    Driver { call: Cow<'static, str>, status: String },
     /// Other launches or loads on the device are in the way.
     #[error("the device is busy: {what}")]
-    Busy { what: &'static str },
+    Busy { what: Cow<'static, str> },
     /// A thread could not be started.
     #[error("no thread could be started: {0}")]
     Thread(#[source] std::io::Error),
+    /// The process in which the device lives could not do what was asked, for a reason that has no variant of its own.
+    #[error("its executor says: {0}")]
+    Executor(String),
     /// The device is gone.
     #[error("the device is lost: {0}")]
     Lost(String),
@@ -126,7 +131,7 @@ mod tests {
     fn a_limit_names_the_bound_that_was_crossed() {
         let limit = |found| {
             let what = "the number of lanes";
-            DeviceError::Limit { device: "cpu".into(), what, found, most: 8 }.to_string()
+            DeviceError::Limit { device: "cpu".into(), what: what.into(), found, most: 8 }.to_string()
         };
         assert_eq!(limit(0), "the number of lanes is 0, and cpu takes at least 1");
         assert_eq!(limit(9), "the number of lanes is 9, and cpu takes at most 8");

@@ -16,6 +16,9 @@
 
 use std::time::Duration;
 
+#[cfg(not(feature = "loom"))]
+use crate::launch::WakeWord;
+
 use sync::{AtomicU64, Condvar, Mutex, MutexGuard, Ordering, fence};
 
 /// Atomics and locks: std's, or loom's where interleavings are explored.
@@ -36,7 +39,7 @@ mod sync {
 #[derive(Debug)]
 pub struct Event {
     /// The number of the epoch in the upper half, and how many workers are announced in it in the lower half.
-    state: AtomicU64,
+    state: EventState,
     /// How many workers sleep.
     asleep: Mutex<u32>,
     moved: Condvar,
@@ -49,7 +52,29 @@ pub struct ParkKey(u32);
 
 impl Default for Event {
     fn default() -> Self {
-        Event { state: AtomicU64::new(0), asleep: Mutex::new(0), moved: Condvar::new() }
+        Event::with_state(EventState::Own(AtomicU64::new(0)))
+    }
+}
+
+/// Where the word of an eventcount lies.
+#[derive(Debug)]
+enum EventState {
+    Own(AtomicU64),
+    /// In memory that several processes map.
+    #[cfg(not(feature = "loom"))]
+    Lent(WakeWord),
+}
+
+impl std::ops::Deref for EventState {
+    type Target = AtomicU64;
+
+    #[inline]
+    fn deref(&self) -> &AtomicU64 {
+        match self {
+            EventState::Own(word) => word,
+            #[cfg(not(feature = "loom"))]
+            EventState::Lent(word) => word.word(),
+        }
     }
 }
 
@@ -68,7 +93,32 @@ fn next_epoch(state: u64) -> u64 {
     (state | u64::from(u32::MAX)).wrapping_add(1)
 }
 
+/// Begins a new epoch if workers have announced themselves, which takes all of their announcements back. The caller has
+/// published something before. Returns whether an epoch has begun: then somebody has to call [`Event::notify`].
+pub(crate) fn begin_epoch(state: &AtomicU64) -> bool {
+    // Pairs with the fence in `announce`.
+    fence(Ordering::SeqCst);
+    if announced_in(state.load(Ordering::Relaxed)) == 0 {
+        return false;
+    }
+    let begin = |state| (announced_in(state) != 0).then(|| next_epoch(state));
+    // Pairs with the acquires in `announce`, `withdraw` and `park`. If this fails, somebody else has taken all announcements
+    // back, and notifies those that sleep.
+    state.fetch_update(Ordering::Release, Ordering::Relaxed, begin).is_ok()
+}
+
 impl Event {
+    fn with_state(state: EventState) -> Self {
+        Event { state, asleep: Mutex::new(0), moved: Condvar::new() }
+    }
+
+    /// Makes an eventcount whose word lies in memory that several processes map, so that a publisher in another process can
+    /// [begin](begin_epoch) an epoch.
+    #[cfg(not(feature = "loom"))]
+    pub(crate) fn in_shared_memory(word: WakeWord) -> Self {
+        Event::with_state(EventState::Lent(word))
+    }
+
     /// Announces that the caller is about to park. The caller must then check once more for what it waits for, and call
     /// [`park`](Event::park) or [`cancel`](Event::cancel).
     pub fn announce(&self) -> ParkKey {
@@ -117,17 +167,13 @@ impl Event {
 
     /// Wakes every worker that announced itself before it could see what the caller has published.
     pub fn wake(&self) {
-        // Pairs with the fence in `announce`.
-        fence(Ordering::SeqCst);
-        if announced_in(self.state.load(Ordering::Relaxed)) == 0 {
-            return;
+        if begin_epoch(&self.state) {
+            self.notify();
         }
-        let begin = |state| (announced_in(state) != 0).then(|| next_epoch(state));
-        // Pairs with the acquires in `announce`, `withdraw` and `park`.
-        if self.state.fetch_update(Ordering::Release, Ordering::Relaxed, begin).is_err() {
-            // Somebody else has taken all announcements back, and notifies those that sleep.
-            return;
-        }
+    }
+
+    /// Wakes the workers that sleep, after an epoch has [begun](begin_epoch).
+    pub(crate) fn notify(&self) {
         // A worker that still saw the old epoch sleeps by the time that the lock is free.
         let sleepers = *self.lock();
         if sleepers != 0 {

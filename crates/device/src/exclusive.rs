@@ -52,7 +52,7 @@ impl Device for Exclusive {
         let (inner, resident, gate) =
             (self.inner.load(module, kernel, lanes)?, self.resident, self.gate.clone());
         Ok(CompiledKernel::new(move || {
-            let alone = gate.alone(gate::PATIENCE).ok_or(DeviceError::Busy { what: gate::NOT_ALONE })?;
+            let alone = gate.alone(gate::PATIENCE).ok_or(DeviceError::Busy { what: gate::NOT_ALONE.into() })?;
             drop(alone);
             Ok(Arc::new(ExclusiveKernel { inner: inner.clone(), resident, gate: gate.clone() }))
         }))
@@ -74,7 +74,7 @@ impl Kernel for ExclusiveKernel {
     fn launch(&self, launch: &Launch) -> Result<Box<dyn Run>, DeviceError> {
         let room = LaunchRoom::of_waiting_groups(launch.groups, self.resident);
         let pass = self.gate.enter(room, launch.residence.as_ref(), gate::PATIENCE);
-        let mut pass = pass.ok_or(DeviceError::Busy { what: gate::NO_ROOM })?;
+        let mut pass = pass.ok_or(DeviceError::Busy { what: gate::NO_ROOM.into() })?;
         let inner = self.inner.launch(launch)?;
         pass.started();
         Ok(Box::new(ExclusiveRun { inner, pass: Mutex::new(Some(pass)) }))

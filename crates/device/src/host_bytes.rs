@@ -36,7 +36,7 @@ impl HostBytes {
             Some(_) => Ok(HostBytes { memory, len }),
             None => Err(DeviceError::Memory {
                 device: device.caps().name.clone(),
-                what: "host memory that the host can reach",
+                what: "host memory that the host can reach".into(),
             }),
         }
     }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use pelton_ir::arena::{Buffer, Func};
@@ -14,6 +15,7 @@ use crate::error::DeviceError;
 use crate::mapped::WordWidth;
 use crate::memory::Memory;
 use crate::residence::Residence;
+use crate::view::View64;
 
 /// How a kernel is launched: with how many groups, over which memory, and until when.
 #[derive(Clone, Debug, Default)]
@@ -28,6 +30,31 @@ pub struct Launch {
     pub lease: Option<Duration>,
     /// How the owner of a kernel that stays is asked to make way for others.
     pub residence: Option<Arc<Residence>>,
+    /// The word in which the launch says whether any of its groups is parked, if another process wakes it.
+    pub wake_word: Option<WakeWord>,
+}
+
+/// A word in memory that several processes map, in which a launch says whether any of its groups is parked. It is zero when
+/// the launch starts, and only devices whose groups park use it.
+#[derive(Clone, Debug)]
+pub struct WakeWord {
+    words: Arc<View64>,
+    at: usize,
+}
+
+impl WakeWord {
+    /// The word with this number of a view, which must have it.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn new(words: View64, at: usize) -> Self {
+        assert!(at < words.len(), "the view has no such word");
+        WakeWord { words: Arc::new(words), at }
+    }
+
+    /// The word itself.
+    #[inline]
+    pub(crate) fn word(&self) -> &AtomicU64 {
+        &self.words[self.at]
+    }
 }
 
 impl Launch {
@@ -78,7 +105,7 @@ impl Launch {
             let device = "every device".into();
             return Err(DeviceError::Limit {
                 device,
-                what: "the number of groups",
+                what: "the number of groups".into(),
                 found: 0,
                 most: u32::MAX.into(),
             });

@@ -87,7 +87,8 @@
 //!   while no kernel is resident there. So a load waits until resident kernels have made way, which those of a launch with a
 //!   [`Residence`] do when they are asked to, and is refused if one of them stays. Memory that is dropped is freed only then too.
 //! - Near memory on a GPU needs Linux on x86-64, the Vulkan part of NVIDIA's driver, and resizable BAR.
-//! - A GPU that is lost, for example after a hardware error, can be used again only by another process.
+//! - A GPU that is lost, for example after a hardware error, can be used again only by another process. The devices of the
+//!   module [`process`] live in one.
 //! - No device runs asynchronous copies (`async_load`) yet.
 //!
 //! # Feature flags
@@ -116,9 +117,13 @@ pub mod launch;
 pub mod mapped;
 pub mod memory;
 pub mod null;
+#[cfg(target_os = "linux")]
+pub mod process;
 pub mod process_fence;
 pub mod reference;
 pub mod residence;
+#[cfg(target_os = "linux")]
+mod shared_file;
 mod timekeeper;
 pub mod view;
 mod view_bytes;
@@ -160,7 +165,7 @@ pub trait Device: fmt::Debug + Send + Sync {
             Some(_) => Ok(memory.clone()),
             None => Err(DeviceError::Memory {
                 device: self.caps().name.clone(),
-                what: "use for memory that the host cannot reach",
+                what: "use for memory that the host cannot reach".into(),
             }),
         }
     }
@@ -243,6 +248,12 @@ pub trait Run: fmt::Debug + Send + Sync {
     /// Wakes the groups that are parked in `backoff`. The host calls this after it has published words for the kernel.
     fn wake(&self);
 
+    /// Wakes the groups that are parked, for another process that has found by the [wake word](launch::WakeWord) of the launch
+    /// that there are some.
+    fn notify(&self) {
+        self.wake();
+    }
+
     /// Starts the lease anew, if the launch has one.
     fn renew(&self);
 
@@ -256,6 +267,8 @@ pub trait Run: fmt::Debug + Send + Sync {
 
 /// Returns the names of the devices that this build knows, the best first, for [`open`]. Each GPU of the machine has a
 /// name of its own.
+///
+/// Each name can be preceded by `process:`, which the list does not show.
 ///
 /// Opening a device in the list may still fail: without a GPU, the list has the name `cuda`, so that a program can show
 /// why the GPU is absent.
@@ -282,6 +295,7 @@ fn gpu_names() -> Vec<String> {
 /// | `cpu`, `cpu:2` | the CPU with as many threads as there are cores, with two threads |
 /// | `reference`, `reference:2` | the reference interpreter with as many threads as there are cores, with two threads |
 /// | `auto` | the best that is there: a GPU, or else the CPU |
+/// | `process:cuda`, `process:cuda:1`, `process:cpu` | the same devices in a [process](process) of their own, which may be lost without harm to this one |
 ///
 /// The [null device](null) cannot be opened by name. It runs nothing, so a program that waits for its kernel would wait
 /// for ever.
@@ -291,6 +305,9 @@ fn gpu_names() -> Vec<String> {
 /// [`DeviceError::Absent`] if there is no such device; the error says why.
 pub fn open(name: &str) -> Result<Arc<dyn Device>, DeviceError> {
     let absent = |why: &str| DeviceError::Absent { name: name.into(), why: why.into() };
+    if let Some(inner) = name.strip_prefix("process:") {
+        return open_in_process(inner);
+    }
     let (kind, number) = match name.split_once(':') {
         Some((kind, number)) => {
             let wrong = || absent(&format!("{number:?} is not a number"));
@@ -309,8 +326,22 @@ pub fn open(name: &str) -> Result<Arc<dyn Device>, DeviceError> {
         "null" => Err(absent(
             "the null device runs nothing; it is for tests written in Rust, which use `null::Null`",
         )),
-        _ => Err(absent("devices are cuda, cuda:N, cpu, cpu:N, reference, reference:N and auto")),
+        "process" => Err(absent("say which device the other process opens, for example process:cpu")),
+        _ => Err(absent(
+            "devices are cuda, cuda:N, cpu, cpu:N, reference, reference:N and auto, and each of them with process: before it",
+        )),
     }
+}
+
+#[cfg(target_os = "linux")]
+fn open_in_process(device: &str) -> Result<Arc<dyn Device>, DeviceError> {
+    Ok(Arc::new(process::ProcessDevice::new(process::ProcessConfig::new(device))?))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn open_in_process(device: &str) -> Result<Arc<dyn Device>, DeviceError> {
+    let why = "devices in other processes need Linux".into();
+    Err(DeviceError::Absent { name: format!("process:{device}"), why })
 }
 
 #[cfg(feature = "cuda")]

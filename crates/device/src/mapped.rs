@@ -11,6 +11,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use pelton_ir::types::Type;
 
 use crate::error::DeviceError;
+#[cfg(target_os = "linux")]
+use crate::shared_file::SharedFile;
 
 /// Blocks start at a page, so that a driver can register them.
 const ALIGN: usize = 4096;
@@ -54,6 +56,9 @@ pub struct Mapped {
     layout: Layout,
     width: WordWidth,
     len: usize,
+    /// The file whose pages these are, if other processes can map them too.
+    #[cfg(target_os = "linux")]
+    file: Option<SharedFile>,
 }
 
 // SAFETY: the block is owned, never moves, and is accessed only through atomics or by kernels under the language's
@@ -71,7 +76,7 @@ impl Mapped {
         let layout = Layout::from_size_align(whole, align).map_err(|_| exhausted())?;
         if whole >= LAZY {
             let start = pages::map(layout).ok_or_else(exhausted)?;
-            return Ok(Mapped { start, layout, width, len });
+            return Ok(Mapped::own(start, layout, width, len));
         }
         // SAFETY: the layout's size is not zero.
         let start = NonNull::new(unsafe { alloc(layout) }).ok_or_else(exhausted)?;
@@ -80,7 +85,42 @@ impl Mapped {
         }
         // SAFETY: as many bytes were allocated right above.
         unsafe { start.write_bytes(0, whole) };
-        Ok(Mapped { start, layout, width, len })
+        Ok(Mapped::own(start, layout, width, len))
+    }
+
+    /// A block that only this process reaches.
+    fn own(start: NonNull<u8>, layout: Layout, width: WordWidth, len: usize) -> Self {
+        Mapped {
+            start,
+            layout,
+            width,
+            len,
+            #[cfg(target_os = "linux")]
+            file: None,
+        }
+    }
+
+    /// A block of `len` words, all zero, that other processes can map as well. [`file`](Mapped::file) is what they need.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn shared(width: WordWidth, len: usize) -> Result<Self, DeviceError> {
+        let bytes = Mapped::bytes_for(width, len)?;
+        let file = SharedFile::new(bytes).map_err(|_| exhausted(width, len))?;
+        Mapped::of_file(file, width, len)
+    }
+
+    /// The block of words that another process has made with [`shared`](Mapped::shared).
+    #[cfg(target_os = "linux")]
+    pub(crate) fn of_file(file: SharedFile, width: WordWidth, len: usize) -> Result<Self, DeviceError> {
+        let bytes = Mapped::bytes_for(width, len)?;
+        let layout = Layout::from_size_align(bytes, ALIGN).map_err(|_| exhausted(width, len))?;
+        let start = file.map(bytes).map_err(|_| exhausted(width, len))?;
+        Ok(Mapped { start, layout, width, len, file: Some(file) })
+    }
+
+    /// The file whose pages the block has, if other processes can map it.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn file(&self) -> Option<&SharedFile> {
+        self.file.as_ref()
     }
 
     /// The size in bytes of a block of `len` words. It is whole pages, so that a driver that registers them registers no memory of
@@ -219,6 +259,10 @@ mod pages {
 
 impl Drop for Mapped {
     fn drop(&mut self) {
+        #[cfg(target_os = "linux")]
+        if self.file.is_some() {
+            return SharedFile::unmap(self.start, self.layout.size());
+        }
         if self.layout.size() >= LAZY {
             return pages::unmap(self.start, self.layout);
         }

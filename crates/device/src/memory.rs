@@ -192,7 +192,7 @@ impl Memory {
         if self.kind != MemoryKind::Near {
             return Err(DeviceError::Memory {
                 device: "this memory".into(),
-                what: "lines, which only near memory has",
+                what: "lines, which only near memory has".into(),
             });
         }
         self.check::<u64>(at, lines.as_flattened().len())?;
@@ -206,7 +206,7 @@ impl Memory {
 
     fn check<T: Word>(&self, at: usize, count: usize) -> Result<(), DeviceError> {
         if T::WIDTH != self.width {
-            return Err(DeviceError::Memory { device: "this memory".into(), what: "words of that width" });
+            return Err(DeviceError::Memory { device: "this memory".into(), what: "words of that width".into() });
         }
         match at.checked_add(count) {
             Some(end) if end <= self.len => Ok(()),

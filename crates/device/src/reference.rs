@@ -77,7 +77,7 @@ impl Device for Reference {
 fn refused(error: LoadError) -> DeviceError {
     match error {
         LoadError::Refused { op, site } => {
-            DeviceError::Op { device: "reference".into(), op: op.row().name, site }
+            DeviceError::Op { device: "reference".into(), op: op.row().name.into(), site }
         }
         LoadError::Kernel(error) => error.into(),
         LoadError::Unbound(error) => error.into(),

@@ -12,7 +12,8 @@ use pelton_device::{DeviceError, Launch, LaunchEnd, LaunchOutcome, Retry, open};
 
 use common::{ECHO, SUM, Test, launch, memory, module, trial, words};
 
-const DEVICES: [&str; 4] = ["cpu", "cpu:1", "reference", "cuda"];
+const DEVICES: [&str; 7] =
+    ["cpu", "cpu:1", "reference", "cuda", "process:cpu", "process:reference", "process:cuda"];
 
 const PROMISES: &[Test] = named![
     a_reduction_over_barriers,
@@ -25,6 +26,7 @@ const PROMISES: &[Test] = named![
 ];
 
 fn main() -> ExitCode {
+    pelton_device::process::serve_if_asked();
     let all = PROMISES.iter().flat_map(|test| DEVICES.map(|device| trial(*test, device)));
     run(&Arguments::from_args(), all.collect()).exit_code()
 }

@@ -275,7 +275,7 @@ impl CpuCompiler {
             let (found, most) = (frame.bytes as u64, MAX_FRAME as u64);
             return Err(DeviceError::Limit {
                 device: "cpu".into(),
-                what: "the memory a group needs",
+                what: "the memory a group needs".into(),
                 found,
                 most,
             });
@@ -308,7 +308,7 @@ fn prepare(module: &Valid, kernel: Func) -> Result<FlatKernel, DeviceError> {
     let flat = FlatKernel::new(module, kernel).map_err(codegen)?;
     for ((_, node), site) in flat.function().insts().zip(&flat.sites) {
         if matches!(node.op, Op::AsyncLoad | Op::AsyncWait) {
-            return Err(DeviceError::Op { device: "cpu".into(), op: node.op.row().name, site: *site });
+            return Err(DeviceError::Op { device: "cpu".into(), op: node.op.row().name.into(), site: *site });
         }
     }
     Ok(flat)

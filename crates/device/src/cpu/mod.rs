@@ -82,10 +82,10 @@ impl Cpu {
             Err(DeviceError::Limit { device: "cpu".into(), what, found: found.into(), most: most.into() })
         };
         if threads == 0 || threads > RESIDENT {
-            return limit("the number of threads", threads, RESIDENT);
+            return limit("the number of threads".into(), threads, RESIDENT);
         }
         if subgroup == 0 || subgroup > MAX_SUBGROUP {
-            return limit("the number of lanes in a subgroup", subgroup, MAX_SUBGROUP);
+            return limit("the number of lanes in a subgroup".into(), subgroup, MAX_SUBGROUP);
         }
         let compiler = CpuCompiler::new(subgroup, simd)?;
         let caps = Caps {
@@ -155,7 +155,7 @@ impl Cpu {
             let (found, most) = (lanes.into(), MAX_LANES.into());
             return Err(DeviceError::Limit {
                 device: "cpu".into(),
-                what: "the number of lanes",
+                what: "the number of lanes".into(),
                 found,
                 most,
             });

@@ -111,7 +111,7 @@ impl BoundBuffers {
                 Some(memory) => {
                     let foreign = || DeviceError::Memory {
                         device: "cpu".into(),
-                        what: "use for memory of another device",
+                        what: "use for memory of another device".into(),
                     };
                     let mapped = memory.store().mapped().ok_or_else(foreign)?;
                     BoundBuffer { start: mapped.start().as_ptr(), len: mapped.len() as u64 }
@@ -133,7 +133,7 @@ impl Kernel for CpuKernel {
         let workers = if together { launch.groups } else { launch.groups.min(self.threads) };
         let shared = Arc::new(CpuLaunch {
             stop: Arc::default(),
-            event: Event::default(),
+            event: event_of(launch),
             sleep: self.sleep.clone(),
             start: Instant::now(),
             groups: launch.groups,
@@ -175,6 +175,17 @@ impl Kernel for CpuKernel {
         });
         Ok(Box::new(run))
     }
+}
+
+/// The event at which the groups of a launch park.
+#[cfg(not(feature = "loom"))]
+fn event_of(launch: &Launch) -> Event {
+    launch.wake_word.clone().map_or_else(Event::default, Event::in_shared_memory)
+}
+
+#[cfg(feature = "loom")]
+fn event_of(_launch: &Launch) -> Event {
+    Event::default()
 }
 
 /// Runs groups of a launch, one after the other, until none is left.
@@ -230,6 +241,10 @@ impl Run for CpuRun {
 
     fn wake(&self) {
         self.shared.event.wake();
+    }
+
+    fn notify(&self) {
+        self.shared.event.notify();
     }
 
     fn renew(&self) {

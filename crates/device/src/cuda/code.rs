@@ -188,14 +188,14 @@ fn emit(info: &GpuInfo, module: &Valid, kernel: Func, lanes: u32) -> Result<Ptx,
     let ptx =
         ptx::emit_ptx(module, Some(&module.functions[kernel].name), &config).map_err(
             |error| match error {
-                EmitError::Op { op, site } => DeviceError::Op { device: device(), op: op.row().name, site },
+                EmitError::Op { op, site } => DeviceError::Op { device: device(), op: op.row().name.into(), site },
                 error => DeviceError::Codegen(error.to_string()),
             },
         )?;
     if ptx.shared > info.shared {
         let (found, most) = (ptx.shared.into(), info.shared.into());
         let what = "the shared memory of a group, in bytes,";
-        return Err(DeviceError::Limit { device: device(), what, found, most });
+        return Err(DeviceError::Limit { device: device(), what: what.into(), found, most });
     }
     Ok(ptx)
 }

@@ -137,13 +137,13 @@ impl CudaContext {
         residence: Option<&Arc<Residence>>,
     ) -> Result<LaunchAdmission, DeviceError> {
         let pass = self.gate.enter(room, residence, gate::PATIENCE);
-        let pass = pass.ok_or(DeviceError::Busy { what: gate::NO_ROOM })?;
+        let pass = pass.ok_or(DeviceError::Busy { what: gate::NO_ROOM.into() })?;
         Ok(LaunchAdmission { pass: Some(pass), context: self.clone() })
     }
 
     /// Excludes launches while the guard lives, for calls of the driver that would wait until every kernel has ended.
     pub(super) fn alone(&self) -> Result<Alone<'_>, DeviceError> {
-        let alone = self.gate.alone(gate::PATIENCE).ok_or(DeviceError::Busy { what: gate::NOT_ALONE })?;
+        let alone = self.gate.alone(gate::PATIENCE).ok_or(DeviceError::Busy { what: gate::NOT_ALONE.into() })?;
         self.free_deferred();
         Ok(alone)
     }

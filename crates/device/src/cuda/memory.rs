@@ -88,7 +88,7 @@ impl fmt::Debug for PinnedStore {
 
 impl PinnedStore {
     fn block(&self) -> Result<&Mapped, DeviceError> {
-        let gone = || DeviceError::Memory { device: "this memory".into(), what: "words any more" };
+        let gone = || DeviceError::Memory { device: "this memory".into(), what: "words any more".into() };
         self.mapped().ok_or_else(gone)
     }
 }
@@ -225,7 +225,7 @@ impl MemoryStore for DeviceStore {
     }
 
     fn put(&self, _at: usize, _lines: &[Line]) -> Result<(), DeviceError> {
-        Err(DeviceError::Memory { device: "this memory".into(), what: "lines, which only near memory has" })
+        Err(DeviceError::Memory { device: "this memory".into(), what: "lines, which only near memory has".into() })
     }
 
     fn flush(&self) {}

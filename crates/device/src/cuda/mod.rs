@@ -169,7 +169,7 @@ impl Cuda {
         if lanes == 0 || lanes > info.lanes {
             return Err(DeviceError::Limit {
                 device: info.open.clone(),
-                what: "the number of lanes",
+                what: "the number of lanes".into(),
                 found: lanes.into(),
                 most: info.lanes.into(),
             });

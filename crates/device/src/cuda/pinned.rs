@@ -71,7 +71,7 @@ impl RegisteredBlock {
     pub(super) fn new(current: Current, store: Arc<dyn MemoryStore>) -> Result<Self, DeviceError> {
         let unreachable = || DeviceError::Memory {
             device: "a GPU".into(),
-            what: "use for memory that the host cannot reach",
+            what: "use for memory that the host cannot reach".into(),
         };
         let block = store.mapped().ok_or_else(unreachable)?;
         let (start, bytes) = (block.start().as_ptr(), block.bytes());

@@ -63,7 +63,7 @@ impl From<DriverStatus> for DeviceError {
     fn from(status: DriverStatus) -> Self {
         match status.lost() {
             true => DeviceError::Lost(status.to_string()),
-            false => DeviceError::Driver { call: status.call, status: format!("{:?}", status.result) },
+            false => DeviceError::Driver { call: status.call.into(), status: format!("{:?}", status.result) },
         }
     }
 }

@@ -40,9 +40,9 @@ impl CudaKernel {
         };
         match self.code.resident {
             most if self.code.may_wait && launch.groups > most => {
-                limit("the number of groups of a kernel whose groups may wait for each other", most)
+                limit("the number of groups of a kernel whose groups may wait for each other".into(), most)
             }
-            _ if launch.groups > MAX_GROUPS => limit("the number of groups", MAX_GROUPS),
+            _ if launch.groups > MAX_GROUPS => limit("the number of groups".into(), MAX_GROUPS),
             _ => Ok(()),
         }
     }
@@ -53,7 +53,7 @@ impl CudaKernel {
         for memory in self.code.params.iter().filter_map(|param| bound[param.buffer.index()]) {
             let device = || self.context.info.open.clone();
             let foreign =
-                || DeviceError::Memory { device: device(), what: "use for memory of another device" };
+                || DeviceError::Memory { device: device(), what: "use for memory of another device".into() };
             words.push(memory.store().address(self.context.id).ok_or_else(foreign)?);
             words.push(memory.len() as u64);
         }

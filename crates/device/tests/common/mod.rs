@@ -25,7 +25,7 @@ pub(crate) fn trial((name, test): Test, device: &'static str) -> Trial {
     static GPU: Mutex<()> = Mutex::new(());
     let absent = open(device).is_err();
     let run = move || {
-        let turn = device.starts_with("cuda").then(|| GPU.lock());
+        let turn = device.contains("cuda").then(|| GPU.lock());
         test(device);
         drop(turn);
         Ok(())

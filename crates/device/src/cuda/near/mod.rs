@@ -193,7 +193,7 @@ impl MemoryStore for NearStore {
         if !at.is_multiple_of(size_of::<Line>() / 8) {
             return Err(DeviceError::Memory {
                 device: "this memory".into(),
-                what: "line that starts at such a word",
+                what: "line that starts at such a word".into(),
             });
         }
         let to = self.start.as_ptr().wrapping_add(at * self.width.bytes());
