@@ -100,6 +100,7 @@ impl From<CliStatus> for ExitCode {
 }
 
 fn main() -> ExitCode {
+    pelton::device::process::serve_if_asked();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {

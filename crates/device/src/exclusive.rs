@@ -52,7 +52,8 @@ impl Device for Exclusive {
         let (inner, resident, gate) =
             (self.inner.load(module, kernel, lanes)?, self.resident, self.gate.clone());
         Ok(CompiledKernel::new(move || {
-            let alone = gate.alone(gate::PATIENCE).ok_or(DeviceError::Busy { what: gate::NOT_ALONE.into() })?;
+            let alone =
+                gate.alone(gate::PATIENCE).ok_or(DeviceError::Busy { what: gate::NOT_ALONE.into() })?;
             drop(alone);
             Ok(Arc::new(ExclusiveKernel { inner: inner.clone(), resident, gate: gate.clone() }))
         }))

@@ -206,7 +206,10 @@ impl Memory {
 
     fn check<T: Word>(&self, at: usize, count: usize) -> Result<(), DeviceError> {
         if T::WIDTH != self.width {
-            return Err(DeviceError::Memory { device: "this memory".into(), what: "words of that width".into() });
+            return Err(DeviceError::Memory {
+                device: "this memory".into(),
+                what: "words of that width".into(),
+            });
         }
         match at.checked_add(count) {
             Some(end) if end <= self.len => Ok(()),

@@ -74,7 +74,10 @@ fn the_memory_of_a_group_is_checked_at_load() {
     let module = module(&source);
     assert!(device.load(&module, None, 2).is_ok());
     let error = device.load(&module, None, 1024).unwrap_err();
-    assert!(matches!(&error, DeviceError::Limit { what, .. } if what == "the memory a group needs"), "{error}");
+    assert!(
+        matches!(&error, DeviceError::Limit { what, .. } if what == "the memory a group needs"),
+        "{error}"
+    );
 }
 
 #[test]

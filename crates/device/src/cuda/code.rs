@@ -188,7 +188,9 @@ fn emit(info: &GpuInfo, module: &Valid, kernel: Func, lanes: u32) -> Result<Ptx,
     let ptx =
         ptx::emit_ptx(module, Some(&module.functions[kernel].name), &config).map_err(
             |error| match error {
-                EmitError::Op { op, site } => DeviceError::Op { device: device(), op: op.row().name.into(), site },
+                EmitError::Op { op, site } => {
+                    DeviceError::Op { device: device(), op: op.row().name.into(), site }
+                }
                 error => DeviceError::Codegen(error.to_string()),
             },
         )?;

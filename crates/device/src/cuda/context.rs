@@ -143,7 +143,8 @@ impl CudaContext {
 
     /// Excludes launches while the guard lives, for calls of the driver that would wait until every kernel has ended.
     pub(super) fn alone(&self) -> Result<Alone<'_>, DeviceError> {
-        let alone = self.gate.alone(gate::PATIENCE).ok_or(DeviceError::Busy { what: gate::NOT_ALONE.into() })?;
+        let alone =
+            self.gate.alone(gate::PATIENCE).ok_or(DeviceError::Busy { what: gate::NOT_ALONE.into() })?;
         self.free_deferred();
         Ok(alone)
     }

@@ -225,7 +225,10 @@ impl MemoryStore for DeviceStore {
     }
 
     fn put(&self, _at: usize, _lines: &[Line]) -> Result<(), DeviceError> {
-        Err(DeviceError::Memory { device: "this memory".into(), what: "lines, which only near memory has".into() })
+        Err(DeviceError::Memory {
+            device: "this memory".into(),
+            what: "lines, which only near memory has".into(),
+        })
     }
 
     fn flush(&self) {}

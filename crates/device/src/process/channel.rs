@@ -84,7 +84,8 @@ impl Channel {
                 }
             }
         }
-        let number = |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+        let number =
+            |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
         let (bytes, expected) = (number(0) as usize, number(4) as usize);
         if bytes > MOST_BYTES || files.len() != expected {
             return Err(io::ErrorKind::InvalidData.into());

@@ -140,7 +140,9 @@ impl Connection {
         loop {
             if board.answers.get(&answer).is_some_and(Option::is_some) {
                 let result = board.answers.remove(&answer).flatten();
-                return result.unwrap_or(Err(RemoteError::Lost("no answer".into()))).map_err(|error| error.into_error(None));
+                return result
+                    .unwrap_or(Err(RemoteError::Lost("no answer".into())))
+                    .map_err(|error| error.into_error(None));
             }
             if let Some(why) = &board.gone {
                 return Err(DeviceError::Lost(why.clone()));
@@ -249,6 +251,7 @@ pub(super) fn unexpected() -> DeviceError {
 /// only the host, which then ends in order.
 fn spawn(program: &ExecutorProgram, socket: UnixStream) -> io::Result<Child> {
     Command::new(program.path())
+        .arg0("pelton-executor")
         .env(EXECUTOR_VARIABLE, VERSION)
         .stdin(Stdio::from(OwnedFd::from(socket)))
         .stdout(Stdio::null())
@@ -268,7 +271,14 @@ impl Conversation {
             lost: None,
             heard: Instant::now(),
         });
-        Ok(Conversation { channel: Channel::new(socket), process, pid, board, changed: Condvar::new(), patience })
+        Ok(Conversation {
+            channel: Channel::new(socket),
+            process,
+            pid,
+            board,
+            changed: Condvar::new(),
+            patience,
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, Board> {

@@ -149,7 +149,8 @@ impl RemoteCaps {
 
     /// Returns what the device can do, as the host sees it.
     pub(super) fn caps(&self, name: String) -> Caps {
-        let near = "a device in another process has none: reaching it would load the driver into this process";
+        let near =
+            "a device in another process has none: reaching it would load the driver into this process";
         Caps {
             name,
             about: format!("{}, in a process of its own", self.about),
@@ -270,11 +271,9 @@ impl From<DeviceError> for RemoteError {
             }
             DeviceError::Memory { device, what } => RemoteError::Memory { device, what: what.into_owned() },
             DeviceError::Exhausted { bytes } => RemoteError::Exhausted { bytes },
-            DeviceError::Fault { code, site, recorded, .. } => RemoteError::Fault {
-                code,
-                site: numbers_of(site),
-                recorded: recorded.map(RemoteFault::from),
-            },
+            DeviceError::Fault { code, site, recorded, .. } => {
+                RemoteError::Fault { code, site: numbers_of(site), recorded: recorded.map(RemoteFault::from) }
+            }
             DeviceError::Codegen(why) => RemoteError::Codegen(why),
             DeviceError::Driver { call, status } => RemoteError::Driver { call: call.into_owned(), status },
             DeviceError::Busy { what } => RemoteError::Busy { what: what.into_owned() },
@@ -298,9 +297,7 @@ impl RemoteError {
             RemoteError::Memory { device, what } => DeviceError::Memory { device, what: what.into() },
             RemoteError::Exhausted { bytes } => DeviceError::Exhausted { bytes },
             RemoteError::Fault { code, site, recorded } => match module {
-                Some(module) => {
-                    DeviceError::fault(module, (code, site_of(site)), recorded.map(Fault::from))
-                }
+                Some(module) => DeviceError::fault(module, (code, site_of(site)), recorded.map(Fault::from)),
                 None => DeviceError::Executor(format!("a kernel trapped with code {code}")),
             },
             RemoteError::Codegen(why) => DeviceError::Codegen(why),

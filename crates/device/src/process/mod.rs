@@ -131,7 +131,8 @@ impl ProcessDevice {
     /// does not become an executor.
     pub fn new(config: ProcessConfig) -> Result<Self, DeviceError> {
         if config.device == "process" || config.device.starts_with("process:") {
-            let (name, why) = (format!("process:{}", config.device), "an executor has no executor of its own");
+            let (name, why) =
+                (format!("process:{}", config.device), "an executor has no executor of its own");
             return Err(DeviceError::Absent { name, why: why.into() });
         }
         let program = ExecutorProgram::find(config.program.as_deref(), &config.device)?;

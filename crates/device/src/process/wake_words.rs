@@ -50,14 +50,16 @@ impl WakeWords {
     /// The word of a run.
     pub(super) fn word(&self, run: usize) -> Result<WakeWord, DeviceError> {
         let words = self.words.view64().filter(|_| run < RUNS);
-        let words = words.ok_or_else(|| DeviceError::Executor(format!("there is no word {run} for waking")))?;
+        let words =
+            words.ok_or_else(|| DeviceError::Executor(format!("there is no word {run} for waking")))?;
         Ok(WakeWord::new(words, run * STRIDE))
     }
 
     /// Gives a run a word that no other run has.
     pub(super) fn take(&self) -> Result<(usize, WakeWord), DeviceError> {
         let free = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let run = free.ok_or(DeviceError::Busy { what: "its process has as many runs as it can have".into() })?;
+        let run =
+            free.ok_or(DeviceError::Busy { what: "its process has as many runs as it can have".into() })?;
         let word = self.word(run)?;
         word.word().store(0, std::sync::atomic::Ordering::Relaxed);
         Ok((run, word))
