@@ -296,6 +296,7 @@ fn gpu_names() -> Vec<String> {
 /// | `reference`, `reference:2` | the reference interpreter with as many threads as there are cores, with two threads |
 /// | `auto` | the best that is there: a GPU, or else the CPU |
 /// | `process:cuda`, `process:cuda:1`, `process:cpu` | the same devices in a [process](process) of their own, which may be lost without harm to this one |
+/// | `process:warm:cuda` | the same, with a second process that is ready to take over |
 ///
 /// The [null device](null) cannot be opened by name. It runs nothing, so a program that waits for its kernel would wait
 /// for ever.
@@ -308,13 +309,7 @@ pub fn open(name: &str) -> Result<Arc<dyn Device>, DeviceError> {
     if let Some(inner) = name.strip_prefix("process:") {
         return open_in_process(inner);
     }
-    let (kind, number) = match name.split_once(':') {
-        Some((kind, number)) => {
-            let wrong = || absent(&format!("{number:?} is not a number"));
-            (kind, Some(number.parse::<u32>().map_err(|_| wrong())?))
-        }
-        None => (name, None),
-    };
+    let (kind, number) = parse_name(name)?;
     match kind {
         "auto" => open("cuda").or_else(|_| open("cpu")),
         "cuda" => open_gpu(number.unwrap_or(0)),
@@ -333,9 +328,21 @@ pub fn open(name: &str) -> Result<Arc<dyn Device>, DeviceError> {
     }
 }
 
+/// Divides the name of a device into its kind and its number, if it has one.
+fn parse_name(name: &str) -> Result<(&str, Option<u32>), DeviceError> {
+    let Some((kind, number)) = name.split_once(':') else { return Ok((name, None)) };
+    let why = || format!("{number:?} is not a number");
+    let wrong = |_| DeviceError::Absent { name: name.into(), why: why() };
+    Ok((kind, Some(number.parse::<u32>().map_err(wrong)?)))
+}
+
 #[cfg(target_os = "linux")]
 fn open_in_process(device: &str) -> Result<Arc<dyn Device>, DeviceError> {
-    Ok(Arc::new(process::ProcessDevice::new(process::ProcessConfig::new(device))?))
+    let config = match device.strip_prefix("warm:") {
+        Some(device) => process::ProcessConfig::new(device).warm(),
+        None => process::ProcessConfig::new(device),
+    };
+    Ok(Arc::new(process::ProcessDevice::new(config)?))
 }
 
 #[cfg(not(target_os = "linux"))]

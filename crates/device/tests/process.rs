@@ -25,6 +25,8 @@ const TESTS: &[Test] = named![
     an_executor_ends_with_its_host,
     many_threads_use_one_executor,
     dropping_everything_ends_the_executor,
+    a_device_can_be_lost_on_purpose,
+    a_spare_takes_over,
 ];
 
 /// Tests that need no particular device.
@@ -260,6 +262,44 @@ fn dropping_everything_ends_the_executor(name: &str) {
     while exists(executor) {
         assert!(began.elapsed() < Duration::from_secs(60), "the executor stays");
         std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn a_device_can_be_lost_on_purpose(name: &str) {
+    let inner = name.strip_prefix("process:").unwrap();
+    let plain = ProcessDevice::new(ProcessConfig::new(inner)).unwrap();
+    assert!(matches!(plain.lose(), Err(DeviceError::Executor(_))), "it was not opened for that");
+    let process = Arc::new(ProcessDevice::new(ProcessConfig::new(inner).losable()).unwrap());
+    let device: Arc<dyn Device> = process.clone();
+    for round in 1..=2 {
+        let (run, buffers) = launch_echo(&device);
+        ask(&*run, &buffers, round);
+        process.lose().unwrap();
+        assert!(matches!(run.wait(None), Err(DeviceError::Lost(_))));
+    }
+}
+
+fn a_spare_takes_over(name: &str) {
+    let config = ProcessConfig::new(name.strip_prefix("process:").unwrap()).warm().losable();
+    let process = Arc::new(ProcessDevice::new(config).unwrap());
+    let device: Arc<dyn Device> = process.clone();
+    let shared = device.alloc(MemoryKind::Host, WordWidth::W32, 4).unwrap();
+    for round in 1..=3 {
+        let began = Instant::now();
+        while !process.has_spare() {
+            assert!(began.elapsed() < Duration::from_secs(60), "there is no spare");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let before = process.process_id();
+        let (run, buffers) = launch_echo(&device);
+        ask(&*run, &buffers, round);
+        process.lose().unwrap();
+        assert!(matches!(run.wait(None), Err(DeviceError::Lost(_))));
+        let bound = device.adopt(&shared).unwrap();
+        bound.upload(0, &[round]).unwrap();
+        let (run, buffers) = launch_echo(&device);
+        ask(&*run, &buffers, round + 100);
+        assert_ne!(process.process_id(), before);
     }
 }
 

@@ -38,6 +38,7 @@ mod pinned;
 mod pinned_pool;
 mod raw;
 mod run;
+mod trap;
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -58,6 +59,7 @@ use raw::Driver;
 use run::CudaKernel;
 
 pub use mix_graph::{MixNode, MixedGraphs};
+pub use trap::TrapKernel;
 
 /// An NVIDIA GPU as a device.
 #[derive(Debug)]
@@ -67,6 +69,8 @@ pub struct Cuda {
     context: Arc<CudaContext>,
     compiler: Arc<CudaCompiler>,
     timekeeper: Arc<Timekeeper>,
+    /// Whether there may be near memory.
+    near: bool,
 }
 
 /// Which GPU [`Cuda::new`] opens, and how it is used.
@@ -76,11 +80,13 @@ pub struct CudaConfig {
     pub ordinal: u32,
     /// The folder where compiled code is kept, or `None` to keep none. By default it is [`cache::folder`].
     pub cache: Option<PathBuf>,
+    /// Whether to look for a way to have near memory, which takes a while.
+    pub near: bool,
 }
 
 impl Default for CudaConfig {
     fn default() -> Self {
-        CudaConfig { ordinal: 0, cache: cache::folder() }
+        CudaConfig { ordinal: 0, cache: cache::folder(), near: true }
     }
 }
 
@@ -94,7 +100,7 @@ pub fn count() -> Result<u32, DeviceError> {
 impl Cuda {
     /// Opens a GPU.
     pub fn new(config: CudaConfig) -> Result<Self, DeviceError> {
-        let CudaConfig { ordinal, cache } = config;
+        let CudaConfig { ordinal, cache, near } = config;
         let absent = |why: String| DeviceError::Absent { name: format!("cuda:{ordinal}"), why };
         let driver = Driver::open().map_err(absent)?;
         let count = driver.count().map_err(|status| absent(status.to_string()))?;
@@ -107,10 +113,14 @@ impl Cuda {
         }
         let context = CudaContext::open(driver, ordinal, cache.as_deref())?;
         let compiler = Arc::new(CudaCompiler::new(context.clone(), cache));
-        Ok(Cuda { caps: OnceLock::new(), context, compiler, timekeeper: Arc::default() })
+        Ok(Cuda { caps: OnceLock::new(), context, compiler, timekeeper: Arc::default(), near })
     }
 
     fn host_reach(&self) -> Result<Arc<near::HostReach>, DeviceError> {
+        if !self.near {
+            let why = "the device was opened without it".into();
+            return Err(DeviceError::Near { device: self.context.info.open.clone(), why });
+        }
         near::host_reach(&self.context, &self.compiler, &self.timekeeper)
     }
 }

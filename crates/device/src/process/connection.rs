@@ -18,12 +18,14 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, PidfdFlags, Signal};
 
-use super::EXECUTOR_VARIABLE;
 use super::channel::Channel;
 use super::copy_place::CopyPlace;
-use super::message::{Given, Number, RemoteEnd, RemoteError, Reply, Request, VERSION, Wish, is_wide};
+use super::message::{
+    Given, Number, RemoteCaps, RemoteEnd, RemoteError, Reply, Request, VERSION, Wish, is_wide,
+};
 use super::program::ExecutorProgram;
 use super::wake_words::WakeWords;
+use super::{EXECUTOR_VARIABLE, ProcessConfig};
 use crate::error::DeviceError;
 use crate::gate::Gate;
 use crate::launch::LaunchEnd;
@@ -86,14 +88,14 @@ impl Connection {
     /// Starts a program as an executor, and lets it open a device. Returns what the device can do as well.
     pub(super) fn start(
         program: &ExecutorProgram,
-        device: &str,
-        patience: Duration,
-    ) -> Result<(Self, super::message::RemoteCaps), DeviceError> {
+        config: &ProcessConfig,
+    ) -> Result<(Self, RemoteCaps), DeviceError> {
+        let device = &config.device;
         let (place, wake_words) = (CopyPlace::new()?, WakeWords::new()?);
         let failed = |error: io::Error| program.cannot_start(&error.to_string());
         let (ours, theirs) = UnixStream::pair().map_err(failed)?;
         let child = spawn(program, theirs).map_err(failed)?;
-        let shared = Arc::new(Conversation::new(ours, &child, patience).map_err(failed)?);
+        let shared = Arc::new(Conversation::new(ours, &child, config.patience).map_err(failed)?);
         let listener = shared.clone();
         let thread = std::thread::Builder::new().name("pelton-listener".into());
         thread.spawn(move || listener.listen(child)).map_err(DeviceError::Thread)?;
@@ -105,7 +107,7 @@ impl Connection {
             number: next_number(),
             mapped: Mutex::default(),
         };
-        let caps = connection.open(device).map_err(|error| match error {
+        let caps = connection.open(config).map_err(|error| match error {
             DeviceError::Lost(why) => program.cannot_start(&why),
             DeviceError::Absent { why, .. } => DeviceError::Absent { name: format!("process:{device}"), why },
             other => other,
@@ -115,8 +117,9 @@ impl Connection {
     }
 
     /// Lets the executor open its device.
-    fn open(&self, device: &str) -> Result<super::message::RemoteCaps, DeviceError> {
-        let wish = Wish::Open { version: VERSION.into(), device: device.into() };
+    fn open(&self, config: &ProcessConfig) -> Result<RemoteCaps, DeviceError> {
+        let ProcessConfig { device, losable, .. } = config.clone();
+        let wish = Wish::Open { version: VERSION.into(), device, losable };
         let place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
         let files = place.file().zip(self.wake_words.file());
         let (place, words) = files.ok_or_else(|| DeviceError::Executor("nothing can be shared".into()))?;
@@ -190,6 +193,18 @@ impl Connection {
     pub(super) fn is_usable(&self) -> bool {
         let board = self.shared.lock();
         board.gone.is_none() && board.lost.is_none()
+    }
+
+    /// Kills the process, and does not wait.
+    pub(super) fn kill(&self) {
+        self.shared.kill();
+    }
+
+    /// Returns whether no kernel of the executor can write another word: its process is gone, or the driver has reported that
+    /// the device is lost for all of it.
+    pub(super) fn is_harmless(&self) -> bool {
+        let board = self.shared.lock();
+        board.gone.is_some() || board.lost.is_some()
     }
 
     /// Ends the process, whatever it is doing, and waits until it is gone.

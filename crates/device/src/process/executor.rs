@@ -44,7 +44,12 @@ struct Executor {
     codes: Numbered<Arc<CompiledKernel>>,
     kernels: Numbered<Arc<dyn Kernel>>,
     runs: Numbered<Arc<dyn Run>>,
+    /// What loses the device, if it was opened for that.
+    trap: Option<LoseDevice>,
 }
+
+/// Loses a device.
+type LoseDevice = Box<dyn Fn() -> Result<(), DeviceError> + Send + Sync>;
 
 /// Serves the host at the other end of a socket, and ends the process when the host has closed it.
 pub(super) fn serve(socket: UnixStream) -> ! {
@@ -101,7 +106,7 @@ fn open(
     wish: Wish,
     files: Vec<OwnedFd>,
 ) -> Result<(Executor, RemoteCaps), DeviceError> {
-    let Wish::Open { version, device } = wish else {
+    let Wish::Open { version, device, losable } = wish else {
         return Err(DeviceError::Executor("the first message does not name a device".into()));
     };
     if version != VERSION {
@@ -111,9 +116,10 @@ fn open(
     }
     let [place, words] = <[OwnedFd; 2]>::try_from(files)
         .map_err(|_| DeviceError::Executor("the first message brings other files".into()))?;
-    let device = crate::open(&device)?;
+    let (device, trap) = open_device(&device, losable)?;
     let executor = Executor {
         channel: channel.clone(),
+        trap,
         place: Mutex::new(CopyPlace::of_file(received(place, CopyPlace::bytes())?)?),
         wake_words: WakeWords::of_file(received(words, WakeWords::bytes())?)?,
         memories: Mutex::default(),
@@ -124,6 +130,34 @@ fn open(
     };
     let caps = RemoteCaps::new(executor.device.caps(), system_memory());
     Ok((executor, caps))
+}
+
+/// Opens a device by its name. A GPU is opened without near memory, which only the host could use, and with what loses it if
+/// that is wanted.
+fn open_device(name: &str, losable: bool) -> Result<(Arc<dyn Device>, Option<LoseDevice>), DeviceError> {
+    #[cfg(feature = "cuda")]
+    {
+        let (kind, number) = crate::parse_name(name)?;
+        if kind == "cuda" || kind == "auto" {
+            use crate::cuda::{Cuda, CudaConfig};
+            let config = CudaConfig { ordinal: number.unwrap_or(0), near: false, ..CudaConfig::default() };
+            match Cuda::new(config) {
+                Ok(gpu) => {
+                    let trap = losable.then(|| gpu.load_trap()).transpose()?;
+                    let trap = trap.map(|trap| Box::new(move || trap.launch()) as LoseDevice);
+                    return Ok((Arc::new(gpu), trap));
+                }
+                Err(_) if kind == "auto" => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    // Any other device is lost with its process.
+    let lose: LoseDevice = Box::new(|| {
+        // SAFETY: nothing has to be cleaned up, and nothing is meant to be.
+        unsafe { libc::_exit(1) }
+    });
+    Ok((crate::open(name)?, losable.then_some(lose)))
 }
 
 /// Takes a file that the host has sent.
@@ -190,6 +224,10 @@ impl Executor {
             Wish::Notify { run } => self.with_run(run, |run| run.notify()),
             Wish::Renew { run } => self.with_run(run, |run| run.renew()),
             Wish::DropRun { run } => drop(take(&self.runs, run)),
+            Wish::Lose => match &self.trap {
+                Some(trap) => trap()?,
+                None => return Err(DeviceError::Executor("the device was not opened to be lost".into())),
+            },
             Wish::Ping => {}
         }
         Ok(Given::Nothing)

@@ -27,7 +27,7 @@ pub(super) type Number = u64;
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Wish {
     /// Open a device. This is the first message, and brings two files: the place for copies and the words for waking.
-    Open { version: String, device: String },
+    Open { version: String, device: String, losable: bool },
     /// Allocate memory of the device.
     Alloc { memory: Number, wide: bool, len: usize },
     /// Map memory of the host. The message brings the file.
@@ -56,6 +56,8 @@ pub(super) enum Wish {
     Renew { run: Number },
     /// Forget a run that has ended.
     DropRun { run: Number },
+    /// Lose the device, which was opened for that.
+    Lose,
     /// Say that the executor is alive.
     Ping,
 }

@@ -26,8 +26,12 @@
 //! [`Device`](MemoryKind::Device) lies in the executor, or on its GPU, and is reached by copies. It is lost with the executor:
 //! every access to it ends with [`DeviceError::Lost`] from then on. There is no near memory.
 //!
+//! **A spare.** With [`ProcessConfig::warm`], or a name such as `process:warm:cuda`, a second executor has everything ready, so
+//! that it can take over within milliseconds. It runs nothing until then.
+//!
 //! **No two at once.** An executor is started only when the one before it is gone: the system has reported the end of its
-//! process, so its kernels have ended and cannot write another word to memory that both share. An executor that does not
+//! process, so its kernels have ended and cannot write another word to memory that both share. The same holds if the driver
+//! of a GPU has reported that the device is lost for the whole process, so a spare takes over then. An executor that does not
 //! answer is not taken for gone. It is killed, and the host waits until the system says so.
 //!
 //! **The end of the host.** The executor notices that its host has closed the socket between them, which the system does for
@@ -45,6 +49,7 @@ mod kernel;
 mod memory;
 mod message;
 mod program;
+mod spare;
 mod wake_words;
 
 use std::path::PathBuf;
@@ -60,7 +65,9 @@ use crate::memory::{Memory, MemoryKind};
 use crate::{CompiledKernel, Device, Kernel};
 
 use connection::Connection;
+use message::{RemoteCaps, Wish};
 use program::ExecutorProgram;
+use spare::SpareKeeper;
 
 /// The environment variable that tells a program that it is started as an executor.
 const EXECUTOR_VARIABLE: &str = "PELTON_EXECUTOR";
@@ -92,12 +99,29 @@ pub struct ProcessConfig {
     pub program: Option<PathBuf>,
     /// For how long an executor may say nothing although somebody waits for it. After that it is killed.
     pub patience: Duration,
+    /// Whether a second executor is kept ready to take over.
+    pub warm: bool,
+    /// Whether the device is opened in such a way that [`ProcessDevice::lose`] can lose it.
+    pub losable: bool,
 }
 
 impl ProcessConfig {
     /// Describes an executor for the device of this name.
     pub fn new(device: impl Into<String>) -> Self {
-        ProcessConfig { device: device.into(), program: None, patience: Duration::from_secs(20) }
+        let patience = Duration::from_secs(20);
+        ProcessConfig { device: device.into(), program: None, patience, warm: false, losable: false }
+    }
+
+    /// Keeps a second executor ready to take over.
+    pub fn warm(mut self) -> Self {
+        self.warm = true;
+        self
+    }
+
+    /// Opens the device in such a way that [`ProcessDevice::lose`] can lose it.
+    pub fn losable(mut self) -> Self {
+        self.losable = true;
+        self
     }
 
     /// Sets the program to start as the executor.
@@ -120,6 +144,8 @@ pub struct ProcessDevice {
     caps: Caps,
     /// The executor, or the last one if it is gone.
     current: Mutex<Arc<Connection>>,
+    /// Keeps a second executor, if one is wanted.
+    spare: Option<SpareKeeper>,
 }
 
 impl ProcessDevice {
@@ -135,10 +161,12 @@ impl ProcessDevice {
                 (format!("process:{}", config.device), "an executor has no executor of its own");
             return Err(DeviceError::Absent { name, why: why.into() });
         }
-        let program = ExecutorProgram::find(config.program.as_deref(), &config.device)?;
-        let (connection, caps) = Connection::start(&program, &config.device, config.patience)?;
-        let caps = caps.caps(format!("process:{}", config.device));
-        Ok(ProcessDevice { config, caps, current: Mutex::new(Arc::new(connection)) })
+        let (connection, caps) = start_executor(&config)?;
+        let caps = caps.caps(format!("process:{}{}", if config.warm { "warm:" } else { "" }, config.device));
+        let spare_config = config.clone();
+        let start = move || start_executor(&spare_config).map(|(connection, _)| connection);
+        let spare = config.warm.then(|| SpareKeeper::new(Box::new(start))).transpose()?;
+        Ok(ProcessDevice { config, caps, current: Mutex::new(Arc::new(connection)), spare })
     }
 
     /// Returns the number of the executor's process, which may be gone already.
@@ -146,17 +174,52 @@ impl ProcessDevice {
         self.current.lock().unwrap_or_else(PoisonError::into_inner).process_id()
     }
 
-    /// Returns the executor. If it or its device is lost, another one is started once the process is gone.
+    /// Returns whether a second executor is ready to take over.
+    pub fn has_spare(&self) -> bool {
+        self.spare.as_ref().is_some_and(SpareKeeper::is_ready)
+    }
+
+    /// Loses the device on purpose, to see what becomes of those who use it: a GPU by a kernel that traps, and any other device
+    /// by the end of its executor. This returns before anybody notices.
+    ///
+    /// # Errors
+    ///
+    /// [`DeviceError::Executor`] if the device was not opened to be [lost](ProcessConfig::losable).
+    pub fn lose(&self) -> Result<(), DeviceError> {
+        let current = self.current.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if !self.config.losable {
+            return Err(DeviceError::Executor("the device was not opened to be lost".into()));
+        }
+        current.tell(Wish::Lose);
+        Ok(())
+    }
+
+    /// Returns the executor. If it or its device is lost, the spare takes over, or another executor is started once the process
+    /// is gone.
     fn executor(&self) -> Result<Arc<Connection>, DeviceError> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         if !current.is_usable() {
-            current.end();
-            let program = ExecutorProgram::find(self.config.program.as_deref(), &self.config.device)?;
-            let (next, _) = Connection::start(&program, &self.config.device, self.config.patience)?;
-            *current = Arc::new(next);
+            // What a spare takes over from need not be gone, if nothing of it can write any more.
+            let spare = self.spare.as_ref().filter(|_| current.is_harmless()).and_then(SpareKeeper::take);
+            *current = match spare {
+                Some(spare) => {
+                    current.kill();
+                    spare
+                }
+                None => {
+                    current.end();
+                    Arc::new(start_executor(&self.config)?.0)
+                }
+            };
         }
         Ok(current.clone())
     }
+}
+
+/// Starts an executor and lets it open its device.
+fn start_executor(config: &ProcessConfig) -> Result<(Connection, RemoteCaps), DeviceError> {
+    let program = ExecutorProgram::find(config.program.as_deref(), &config.device)?;
+    Connection::start(&program, config)
 }
 
 impl Device for ProcessDevice {
@@ -180,6 +243,9 @@ impl Device for ProcessDevice {
 
     fn adopt(&self, memory: &Memory) -> Result<Memory, DeviceError> {
         self.executor()?.map(memory)?;
+        if let Some(spare) = &self.spare {
+            spare.add_memory(memory);
+        }
         Ok(memory.clone())
     }
 
@@ -193,6 +259,10 @@ impl Device for ProcessDevice {
         kernel: Option<&str>,
         lanes: u32,
     ) -> Result<CompiledKernel, DeviceError> {
-        kernel::compile(self.executor()?, module, kernel, lanes)
+        let compiled = kernel::compile(self.executor()?, module, kernel, lanes)?;
+        if let Some(spare) = &self.spare {
+            spare.add_kernel(module, kernel, lanes);
+        }
+        Ok(compiled)
     }
 }
