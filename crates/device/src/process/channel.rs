@@ -1,6 +1,6 @@
 //! The socket between a host and its executor: messages of any length, which may bring files.
 //!
-//! A message is a header with its length and the number of its files, and then its text in JSON. Files travel with the header,
+//! A message is a header with its length and the number of its files, and then its bytes. Files travel with the header,
 //! because a stream of bytes does not say which byte a file belongs to unless it is read exactly up to there.
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
@@ -39,9 +39,9 @@ impl Channel {
 
     /// Sends a message with files.
     pub(super) fn send(&self, message: &impl Serialize, files: &[BorrowedFd<'_>]) -> io::Result<()> {
-        let text = serde_json::to_vec(message)?;
+        let bytes = postcard::to_allocvec(message).map_err(io::Error::other)?;
         let mut header = [0u8; HEADER];
-        header[..4].copy_from_slice(&(text.len() as u32).to_le_bytes());
+        header[..4].copy_from_slice(&(bytes.len() as u32).to_le_bytes());
         header[4..].copy_from_slice(&(files.len() as u32).to_le_bytes());
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FILES))];
         let mut with = SendAncillaryBuffer::new(&mut space);
@@ -54,7 +54,7 @@ impl Channel {
             rustix::net::sendmsg(&self.socket, &[IoSlice::new(&header)], &mut with, SendFlags::NOSIGNAL)
         })?;
         self.send_rest(&header[sent..])?;
-        self.send_rest(&text)
+        self.send_rest(&bytes)
     }
 
     fn send_rest(&self, mut bytes: &[u8]) -> io::Result<()> {
@@ -90,9 +90,10 @@ impl Channel {
         if bytes > MOST_BYTES || files.len() != expected {
             return Err(io::ErrorKind::InvalidData.into());
         }
-        let mut text = vec![0; bytes];
-        (&self.socket).read_exact(&mut text)?;
-        Ok((serde_json::from_slice(&text)?, files))
+        let mut message = vec![0; bytes];
+        (&self.socket).read_exact(&mut message)?;
+        let message = postcard::from_bytes(&message).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
+        Ok((message, files))
     }
 
     /// Closes the socket for both ends, so that whoever waits for a message stops waiting.

@@ -39,6 +39,7 @@ use libtest_mimic::{Arguments, run};
 use pelton::device::open;
 
 fn main() -> ExitCode {
+    pelton::device::process::serve_if_asked();
     macro_rules! themes {
         ($($theme:ident),* $(,)?) => {
             [$((stringify!($theme), $theme::TESTS)),*]
@@ -49,7 +50,7 @@ fn main() -> ExitCode {
         prints, rights, runs, shares, spread, tenants, torn, trees, turns, wide,
     ];
     let mut all = Vec::new();
-    for name in ["cpu", "reference", "apart", "cuda"] {
+    for name in ["cpu", "reference", "apart", "process:cpu", "cuda"] {
         // All tests of a device share it, so that each kernel is compiled once.
         let device = if name == "apart" { Some(apart::open()) } else { open(name).ok() };
         for (theme, tests) in themes {
