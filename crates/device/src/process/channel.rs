@@ -92,7 +92,8 @@ impl Channel {
         }
         let mut message = vec![0; bytes];
         (&self.socket).read_exact(&mut message)?;
-        let message = postcard::from_bytes(&message).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
+        let message =
+            postcard::from_bytes(&message).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
         Ok((message, files))
     }
 

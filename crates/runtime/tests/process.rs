@@ -1,0 +1,134 @@
+//! Sessions and batches on devices in a process of their own. This program is its own executor.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use libtest_mimic::{Arguments, Trial, run};
+use pelton::device::process::{ProcessConfig, ProcessDevice};
+use pelton::device::{Device, DeviceError, open};
+use pelton::{
+    Batch, Drain, Error, Geometry, Handler, LossReason, Opcode, Session, SessionEnd, Spec, Task, TaskError,
+    TaskState,
+};
+
+/// Long enough for anything that ends at all.
+const LONG: Duration = Duration::from_secs(60);
+
+fn main() -> ExitCode {
+    pelton::device::process::serve_if_asked();
+    let tests: [(&str, fn(&str)); 4] = [
+        ("a_session_moves_between_processes", a_session_moves_between_processes),
+        ("handlers_change_while_tasks_run", handlers_change_while_tasks_run),
+        ("a_batch_is_drained", a_batch_is_drained),
+        ("a_session_without_recovery_is_lost_with_its_process", a_session_is_lost_with_its_process),
+    ];
+    let mut trials = Vec::new();
+    for device in ["cpu", "reference", "cuda"] {
+        let absent = open(&format!("process:{device}")).is_err();
+        for (name, test) in tests {
+            let test = move || {
+                test(device);
+                Ok(())
+            };
+            trials.push(Trial::test(format!("{name}@process:{device}"), test).with_ignored_flag(absent));
+        }
+    }
+    run(&Arguments::from_args(), trials).exit_code()
+}
+
+/// Adds its first argument to word 0 in every step, and waits for the host after the first.
+fn twice() -> Handler {
+    Handler::lane_wide(|task| {
+        task.step(|| {
+            task.atomic_add(0u32, task.arg(0));
+            task.park_then(1u32);
+        });
+        task.finish(task.atomic_add(0u32, task.arg(0)));
+    })
+}
+
+fn add(factor: u32) -> Handler {
+    Handler::lane_wide(move |task| task.finish(task.arg(0) * factor))
+}
+
+fn spec() -> Spec {
+    Spec::new(Geometry::new(256)).handler("add", add(1)).handler("twice", twice()).cells(8)
+}
+
+/// Tasks that have begun go along, from one process to another, to this one, and back.
+fn a_session_moves_between_processes(name: &str) {
+    let other = || open(&format!("process:{name}")).unwrap();
+    let mut session = Session::launch(&other(), &spec()).unwrap();
+    let mut producer = session.producer(0).unwrap();
+    let twice = session.opcode("twice").unwrap();
+    for (round, next) in
+        [other(), open("cpu").unwrap(), other(), open("reference").unwrap()].iter().enumerate()
+    {
+        let mut ticket = producer.submit(Task::new(twice).args([1])).unwrap();
+        while session.task_state(&mut ticket).unwrap() != TaskState::Waiting {
+            std::thread::yield_now();
+        }
+        session.move_to(next).unwrap();
+        ticket.resume();
+        assert_eq!(ticket.wait(LONG), Ok(2 * round as u32 + 1), "{round}");
+    }
+    // Memory that only this process has cannot be moved to another one.
+    let mut here = Session::launch(&open("cpu").unwrap(), &spec()).unwrap();
+    let refused = here.move_to(&other()).unwrap_err();
+    assert!(matches!(refused, Error::Device(DeviceError::Memory { .. })), "{refused}");
+    let mut producer = here.producer(0).unwrap();
+    let task = Task::new(here.opcode("add").unwrap()).args([5]);
+    assert_eq!(producer.submit(task).unwrap().wait(LONG), Ok(5), "it goes on where it is");
+}
+
+fn handlers_change_while_tasks_run(name: &str) {
+    let session = Session::launch(&open(&format!("process:{name}")).unwrap(), &spec()).unwrap();
+    let op = session.opcode("add").unwrap();
+    for factor in 1..=5 {
+        session.replace("add", add(factor), LONG).unwrap();
+        let mut producer = session.producer(0).unwrap();
+        let mut span = producer.submit_all((1..101).map(|x| Task::new(op).args([x]))).unwrap();
+        span.wait(LONG).unwrap();
+        for (x, result) in (1..101).zip(span.results()) {
+            assert_eq!(result, Ok(x * factor));
+        }
+    }
+}
+
+fn a_batch_is_drained(name: &str) {
+    let device = open(&format!("process:{name}")).unwrap();
+    let mut drain = Drain::new(&device, &Spec::new(Geometry::new(1024)).handler("add", add(3))).unwrap();
+    let op = drain.opcode("add").unwrap();
+    let mut batch = Batch::with_capacity(1000);
+    for x in 0..1000 {
+        batch.push(0, Task::new(op).args([x])).unwrap();
+    }
+    for _ in 0..3 {
+        let readback = drain.run(&batch).unwrap();
+        let outcomes: Vec<_> = readback.outcomes().into_iter().flatten().collect();
+        assert_eq!(outcomes.len(), 1000);
+        for (x, outcome) in (0..1000).zip(outcomes) {
+            assert_eq!(outcome, Ok(x * 3));
+        }
+    }
+}
+
+fn a_session_is_lost_with_its_process(name: &str) {
+    let process = Arc::new(ProcessDevice::new(ProcessConfig::new(name).losable()).unwrap());
+    let device: Arc<dyn Device> = process.clone();
+    let session = Session::launch(&device, &spec()).unwrap();
+    let mut producer = session.producer(0).unwrap();
+    assert_eq!(producer.submit(Task::new(Opcode::NOP)).unwrap().wait(LONG), Ok(0));
+    let mut waits = producer.submit(Task::new(session.opcode("twice").unwrap()).args([1])).unwrap();
+    process.lose().unwrap();
+    assert_eq!(waits.wait(LONG), Err(TaskError::Lost(LossReason::Device)));
+    let end = session.session_end().expect("it has ended");
+    assert!(matches!(&end, SessionEnd::Device(error) if matches!(**error, DeviceError::Lost(_))), "{end}");
+    drop((waits, producer));
+    drop(session);
+    // The same device works again, in another process.
+    let session = Session::launch(&device, &spec()).unwrap();
+    let mut producer = session.producer(0).unwrap();
+    assert_eq!(producer.submit(Task::new(Opcode::NOP)).unwrap().wait(LONG), Ok(0));
+}
