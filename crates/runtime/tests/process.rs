@@ -117,7 +117,9 @@ fn a_batch_is_drained(name: &str) {
 fn a_session_is_lost_with_its_process(name: &str) {
     let process = Arc::new(ProcessDevice::new(ProcessConfig::new(name).losable()).unwrap());
     let device: Arc<dyn Device> = process.clone();
-    let session = Session::launch(&device, &spec()).unwrap();
+    // A GPU is lost by another kernel, for which there has to be room beside the session's.
+    let small = Spec { geometry: Geometry::new(256).groups(2), ..spec() };
+    let session = Session::launch(&device, &small).unwrap();
     let mut producer = session.producer(0).unwrap();
     assert_eq!(producer.submit(Task::new(Opcode::NOP)).unwrap().wait(LONG), Ok(0));
     let mut waits = producer.submit(Task::new(session.opcode("twice").unwrap()).args([1])).unwrap();

@@ -179,8 +179,8 @@ impl ProcessDevice {
         self.spare.as_ref().is_some_and(SpareKeeper::is_ready)
     }
 
-    /// Loses the device on purpose, to see what becomes of those who use it: a GPU by a kernel that traps, and any other device
-    /// by the end of its executor. This returns before anybody notices.
+    /// Loses the device on purpose, to see what becomes of those who use it: a GPU by a kernel that traps, for which there has
+    /// to be room beside other kernels, and any other device by the end of its executor. This returns before anybody notices.
     ///
     /// # Errors
     ///

@@ -90,7 +90,7 @@ impl Device for FaultyDevice {
 
 fn load_or_fail(loaded: Arc<dyn Kernel>, faults: &Arc<Faults>) -> Result<Arc<dyn Kernel>, DeviceError> {
     if faults.loads_alone.load(Ordering::Relaxed) && faults.resident.load(Ordering::Relaxed) > 0 {
-        return Err(DeviceError::Busy { what: "a kernel is resident" });
+        return Err(DeviceError::Busy { what: "a kernel is resident".into() });
     }
     match faults.fails(&faults.loads, "load") {
         true => Err(DeviceError::Exhausted { bytes: 1 }),

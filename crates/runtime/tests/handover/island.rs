@@ -111,7 +111,8 @@ impl Kernel for IslandKernel {
         let mut launch = launch.clone();
         let blocks = self.1.lock().unwrap();
         for memory in launch.buffers.iter_mut().flatten() {
-            let foreign = || DeviceError::Memory { device: "island".into(), what: "use for foreign memory" };
+            let foreign =
+                || DeviceError::Memory { device: "island".into(), what: "use for foreign memory".into() };
             let number = memory.store().address(ISLAND).ok_or_else(foreign)?;
             *memory = blocks.get(number as usize).ok_or_else(foreign)?.clone();
         }
