@@ -104,6 +104,7 @@ pub(super) enum Given {
 }
 
 /// What the device of an executor can do. See [`Caps`].
+#[allow(clippy::struct_excessive_bools, reason = "each of them is a fact that is independent of the others")]
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct RemoteCaps {
     about: String,
