@@ -295,7 +295,7 @@ fn gpu_names() -> Vec<String> {
 /// | `cpu`, `cpu:2` | the CPU with as many threads as there are cores, with two threads |
 /// | `reference`, `reference:2` | the reference interpreter with as many threads as there are cores, with two threads |
 /// | `auto` | the best that is there: a GPU, or else the CPU |
-/// | `process:cuda`, `process:cuda:1`, `process:cpu` | the same devices in a [process](process) of their own, which may be lost without harm to this one |
+/// | `process:cuda`, `process:cuda:1`, `process:cpu` | the same devices in a process of their own (see [`process`]), which may be lost without harm to this one |
 /// | `process:warm:cuda` | the same, with a second process that is ready to take over |
 ///
 /// The [null device](null) cannot be opened by name. It runs nothing, so a program that waits for its kernel would wait

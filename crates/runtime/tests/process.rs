@@ -15,9 +15,12 @@ use pelton::{
 /// Long enough for anything that ends at all.
 const LONG: Duration = Duration::from_secs(60);
 
+/// A test of a device that lives in another process, with its name.
+type Test = (&'static str, fn(&str));
+
 fn main() -> ExitCode {
     pelton::device::process::serve_if_asked();
-    let tests: [(&str, fn(&str)); 4] = [
+    let tests: [Test; 4] = [
         ("a_session_moves_between_processes", a_session_moves_between_processes),
         ("handlers_change_while_tasks_run", handlers_change_while_tasks_run),
         ("a_batch_is_drained", a_batch_is_drained),
