@@ -23,7 +23,11 @@
 //!    is one. Otherwise it ends a `park`, or the next `park` if the task does not wait. Resumes do not add up: of
 //!    several before a `park`, one counts.
 //! 6. When a task ends, its cell becomes ENDED, and the record is posted after a fence. A host that sees the record
-//!    sees everything that the task wrote, and may use the cell again. Steps that end nothing need no such fence.
+//!    sees everything that the task wrote, and may use the cell again. Steps that end nothing need no such fence. The
+//!    cell must be ENDED before the record is posted, because the next task may come as soon as the host has seen the
+//!    record. So there is a moment in which the task has ended and its record is *owed*. In kernels that have batch
+//!    fences, the state counts the records that are owed, so that a [fence](super::fence) does not end in that moment:
+//!    adoption adds one, and whoever ends the task takes one off after it has posted the record.
 //! 7. Cancelling, pausing and resuming are *asks*, which go through a small ring of their own: `asks` has their count
 //!    and the last of them, each with the cell, the generation that is meant, and what is asked. One lane of the
 //!    kernel applies them in order. An ask for a task that has ended is dropped. An ask for a task that has not been
@@ -39,6 +43,7 @@ use super::buffers::CellBuffers;
 use super::context::{KernelContext, LINE, STRIDE, U32, U64};
 use super::graphs::GraphRunner;
 use super::placement::Placement;
+use super::spec::SlotBody;
 use super::tree::{TreeContext, tree_word};
 use super::window::{RingOwner, TaskPlace, WindowRunner};
 use super::{event, home, near, ready};
@@ -82,14 +87,20 @@ pub(crate) mod cell_state {
     pub(crate) const MAX_CHILDREN: u64 = 0xffff;
     /// The first bit of the cell's generation, which is how often the cell was used.
     pub(crate) const GENERATION_SHIFT: u32 = 32;
+    /// The first bit of the number of records that are owed.
+    pub(crate) const OWED_SHIFT: u32 = 56;
+    /// The bits that hold the number of records that are owed. It is a number and not a flag, because the next task may be
+    /// adopted before the lane that has ended the last one has taken off what it has paid. It counts modulo 256, which
+    /// would only matter if so many lanes were in that moment with the same cell.
+    pub(crate) const OWED: u64 = 0xff << OWED_SHIFT;
 }
 
 /// The words of [`CellBuffers::facts`].
 pub(crate) mod cell_fact {
-    /// The position of the slot that the task came from, plus one. It is 0 while the cell has no task.
+    /// The position of the slot that the cell's last task came from.
     pub(crate) const POSITION: u32 = 0;
-    /// The number of that slot's stripe among all stripes of the session, plus one. It is 0 while the cell has no
-    /// task.
+    /// The number of that slot's stripe among all stripes of the session, and in the upper half the generation of the
+    /// cell that the task is.
     pub(crate) const STRIPE: u32 = 1;
     /// How many steps of the task were begun. It is 0 while the cell has no task.
     pub(crate) const STEPS: u32 = 2;
@@ -129,9 +140,27 @@ pub(super) fn fact<'b>(cells: &CellBuffers, cell: U32<'b>, word: u32) -> pelton_
     cells.facts.at(cell * cell_fact::WORDS + word)
 }
 
+/// The generation of a cell with this state, as the host reads it.
+pub(crate) fn generation_of(state: u64) -> u32 {
+    (state >> cell_state::GENERATION_SHIFT) as u32 & GENERATION_MASK
+}
+
 /// The generation of a cell with this state.
 pub(super) fn cell_generation<'b>(f: &'b FunctionBuilder<'b>, state: U64<'b>) -> U32<'b> {
     f.cast::<u32>(state >> cell_state::GENERATION_SHIFT) & GENERATION_MASK
+}
+
+/// Whether the states of cells count the records that are owed: where there are fences that must not end before them.
+fn counts_owed(kernel: &KernelContext<'_>) -> bool {
+    kernel.spec.body != SlotBody::Fused
+}
+
+/// Whether a look at a cell has met it neither between the end of a task and its record nor between the adoption of a task
+/// and what the cell says of it. `stripe` is the word [`cell_fact::STRIPE`].
+pub(super) fn is_settled<'b>(f: &'b FunctionBuilder<'b>, state: U64<'b>, stripe: U64<'b>) -> Val<'b, bool> {
+    let ended = is_in_phase(state, cell_state::ENDED);
+    let known = cell_generation(f, state).eq(f.cast::<u32>(stripe >> 32));
+    (ended & (state & cell_state::OWED).eq(0)) | (!ended & known)
 }
 
 /// Whether a state has this phase.
@@ -259,13 +288,22 @@ fn adopt_task<'b>(
         let asked = (seen >> cell_state::NEXT_SHIFT) & cell_state::ASKED;
         let cancelled = (asked & cell_state::CANCEL).ne(0);
         let begun = f.select(runs & !cancelled, asked | cell_state::RUNNABLE, f.lit(cell_state::ENDED));
-        f.select(is_in_phase(seen, cell_state::ENDED), next | begun, seen)
+        let adopted = match counts_owed(kernel) {
+            // A task that ends at once owes nothing: its window leaves its marks after the record, and a fence follows them.
+            true => {
+                let one = f.select(runs & !cancelled, f.lit(1u64 << cell_state::OWED_SHIFT), f.lit(0u64));
+                ((seen & cell_state::OWED) + one) | next | begun
+            }
+            false => next | begun,
+        };
+        f.select(is_in_phase(seen, cell_state::ENDED), adopted, seen)
     });
     let free = is_in_phase(seen, cell_state::ENDED);
     let cancelled = runs & ((seen >> cell_state::NEXT_SHIFT) & cell_state::CANCEL).ne(0);
     let runs = runs & !cancelled;
     f.when(free & runs, || {
-        fill_cell(f, run, cells, owner, (place, cell));
+        let generation = (cell_generation(f, seen) + 1) & GENERATION_MASK;
+        fill_cell(f, run, cells, owner, (place, cell, generation));
         if let Some(places) = &kernel.places {
             let bytes = places.adopt_place(f, task, cell_place(kernel, cell));
             f.store(fact(cells, cell, cell_fact::SIZES), f.cast::<u64>(bytes));
@@ -326,24 +364,24 @@ fn fill_cell<'b>(
     run: WindowRunner<'_>,
     cells: &CellBuffers,
     owner: RingOwner<'b>,
-    (place, cell): (&TaskPlace<'b>, U32<'b>),
+    (place, cell, generation): (&TaskPlace<'b>, U32<'b>, U32<'b>),
 ) {
     let (kernel, slots) = (run.kernel, run.slots);
+    let stripe = match slots.bank.placement {
+        Placement::Near => near::own_stripe(f, slots, owner.ring),
+        _ => owner.ring,
+    };
+    let stripe = f.cast::<u64>(slots.session_stripe(stripe)) | f.cast::<u64>(generation) << 32;
+    // A group that looks whether a fence has to wait may read these while they are written. It knows by the generation
+    // whether the stripe is that of this task.
+    for (word, value) in [(cell_fact::POSITION, place.position), (cell_fact::STRIPE, stripe)] {
+        f.atomic_store(Order::Relaxed, Scope::Device, fact(cells, cell, word), value);
+    }
     let to = |word: u32| cells.lines.at(cell * LINE + word);
     f.store(to(0), kernel.source.head(f, place.at));
     f.store(to(1), f.cast::<u64>(owner.tenant) | f.cast::<u64>(owner.level) << 32);
     for word in slot::ARG / 2..LINE {
         f.store(to(word), kernel.source.load(f, place.at + word));
-    }
-    let stripe = match slots.bank.placement {
-        Placement::Near => near::own_stripe(f, slots, owner.ring),
-        _ => owner.ring,
-    };
-    let stripe = f.cast::<u64>(slots.session_stripe(stripe));
-    // A group that looks whether a fence has to wait may read these while they are written. They were 0 before, so it
-    // never takes those of the last task for those of this one.
-    for (word, value) in [(cell_fact::POSITION, place.position), (cell_fact::STRIPE, stripe)] {
-        f.atomic_store(Order::Relaxed, Scope::Device, fact(cells, cell, word), value + 1u64);
     }
     kernel.clear_frame(f, cell, kernel.layout.steps.map_or(0, |steps| steps.frame_words));
 }
@@ -364,22 +402,26 @@ pub(super) fn post_cell<'b>(
 /// that.
 pub(super) fn end_cell<'b>(
     f: &'b FunctionBuilder<'b>,
+    kernel: &KernelContext<'_>,
     cells: &CellBuffers,
     cell: U32<'b>,
     (status, value): (U32<'b>, U32<'b>),
 ) {
-    let keep = u64::from(GENERATION_MASK) << cell_state::GENERATION_SHIFT;
-    for word in [cell_fact::POSITION, cell_fact::STRIPE] {
-        f.atomic_store(Order::Relaxed, Scope::Device, fact(cells, cell, word), 0u64);
-    }
+    let owed = if counts_owed(kernel) { cell_state::OWED } else { 0 };
+    let keep = u64::from(GENERATION_MASK) << cell_state::GENERATION_SHIFT | owed;
     // The next task has begun no step, even if the session ends before it is adopted.
     f.store(fact(cells, cell, cell_fact::STEPS), 0u64);
-    // Pairs with the acquire of the group that adopts the next task of this cell, and of one that looks for a fence.
+    // Pairs with the acquire of the group that adopts the next task of this cell.
     let seen = f.atomic_and(Order::AcqRel, Scope::Device, cells.states.at(cell), keep);
     // Stands between the effects of the task and its record, and between the end of the cell and the look for a fence
     // that waits for it.
     f.fence(Order::SeqCst, Scope::System);
     post_cell(f, cells, cell, (status, cell_generation(f, seen), value));
+    if counts_owed(kernel) {
+        let one = 1u64 << cell_state::OWED_SHIFT;
+        // Pairs with the fence before the end of a batch fence that has found nothing owed: the record was posted before.
+        f.atomic_sub(Order::Release, Scope::Device, cells.states.at(cell), one);
+    }
 }
 
 /// Puts a cell aside that this lane has, until the host resumes it. `by_itself` says whether the task has asked for

@@ -29,7 +29,18 @@
 //!   there is a sequentially consistent fence on both sides. Each look begins at the cell for which the last one
 //!   stopped, because no other cell before it can get a task from before the fence any more. A look may meet a cell that
 //!   is just being adopted. That is never a task from before the fence, and it must not be taken for the cell's last
-//!   one, because its end would wake the fences of another stripe. So a task that ends takes its position from the cell.
+//!   one, because its end would wake the fences of another stripe. So the stripe that a cell names counts only together
+//!   with the generation that the state of the cell has. What a cell names of a task from before the fence is always seen,
+//!   because it was written before the mark of the task's window.
+//! - A host that sees that a fence has ended must find the records of all tasks before it. The record of a task in a cell
+//!   is posted a moment after its cell has ended, and the state of the cell says until then that the record is owed. In
+//!   the same way, the state of a cell says a moment before the cell does that it has its next task. A look that meets a
+//!   cell in one of these moments looks again until it is over. This is the only place where a lane waits for another
+//!   one, and it does not wait for a task: the other lane executes a fence, a store and a subtraction in the first case,
+//!   two stores in the second, and never waits itself. Nor can the other lane be one that stands still until this one
+//!   goes on. On the CPU, the lanes of a group run one after the other from one meeting to the next, and there is no
+//!   meeting in between; on a GPU, lanes that have diverged all make progress. A cell that has its next task need not be
+//!   waited for, whatever it still owes, because the host has seen the record of the last one.
 //! - A slot belongs to the host again once its record is posted, and its position in the next lap has the same place in
 //!   `marks`. So groups claim no more than one lap beyond the frontier, and a mark stays until it was followed. This
 //!   holds for near rings too: the group that follows the marks of a stripe may be one that has ended a cell, and not
@@ -39,7 +50,7 @@ use pelton_ir::builder::{Builder, Callee, FunctionBuilder, Val};
 use pelton_ir::types::{Order, Scope};
 
 use super::buffers::{CellBuffers, FrontierBuffers};
-use super::cells::{cell_fact, cell_state, fact, is_in_phase};
+use super::cells::{cell_fact, cell_state, fact, is_in_phase, is_settled};
 use super::claim;
 use super::context::{KernelContext, LINE, STRIDE, U32, U64, state};
 use super::mode::Mode;
@@ -58,6 +69,9 @@ mod front_word {
     /// The cell at which the next look for tasks before the fence begins, among the cells of the producer.
     pub(super) const CELL: u32 = 3;
 }
+
+/// How long a lane rests before it looks again at a cell that another lane is about to change.
+const LOOK_AGAIN_NS: u32 = 40;
 
 /// The bit of a mark that says that it belongs to a fence.
 const FENCE_MARK: u64 = 1 << 63;
@@ -389,20 +403,20 @@ fn write_waits(
     let find = m.function::<(u32, u64), u32>(slots.function_name("fence.older"), |f, (stripe, position)| {
         let producer = (stripe / slots.bank.ring_stripes) % kernel.layout.producers;
         let first = f.cast::<u32>(f.load(frontier.front.at(stripe * STRIDE + front_word::CELL)));
-        f.range((first, f.lit(per_producer), f.lit(1)), f.lit(per_producer), |look, k, none| {
+        f.forever::<_, U32<'_>>(first, |look, k| {
+            f.when(k.ge(per_producer), || look.leave(f.lit(per_producer)));
             let cell = producer * per_producer + k;
             let state = f.atomic_load(Order::Relaxed, Scope::Device, cells.states.at(cell));
-            f.when(!is_in_phase(state, cell_state::ENDED), || {
-                // Pairs with the release of the group that has ended the last task of this cell: what that task has left
-                // is not seen any more. Another group may be adopting the next one just now.
-                f.fence(Order::Acquire, Scope::Device);
-                let word = |word| f.atomic_load(Order::Relaxed, Scope::Device, fact(cells, cell, word));
-                let (from, since) = (word(cell_fact::STRIPE), word(cell_fact::POSITION));
-                let here = f.cast::<u32>(from).eq(slots.session_stripe(stripe) + 1);
-                // A word that is not written yet is 0, and then no position is before the fence.
-                f.when(here & (since - 1u64).lt(position), || look.leave(k));
+            let word = |word| f.atomic_load(Order::Relaxed, Scope::Device, fact(cells, cell, word));
+            let from = word(cell_fact::STRIPE);
+            let settled = is_settled(f, state, from);
+            let here = f.cast::<u32>(from).eq(slots.session_stripe(stripe));
+            f.when(settled & here & !is_in_phase(state, cell_state::ENDED), || {
+                // If this is still the position of the last task, the fence only waits longer than it needs to.
+                f.when(word(cell_fact::POSITION).lt(position), || look.leave(k));
             });
-            none
+            f.when(!settled, || f.backoff(LOOK_AGAIN_NS));
+            k + f.select(settled, 1, 0)
         })
     });
     m.function(slots.function_name("fence.waits"), |f, (stripe, position)| {

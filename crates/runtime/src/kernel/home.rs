@@ -504,9 +504,9 @@ impl<'k> CellServer<'k> {
         end: (U32<'b>, U32<'b>),
     ) {
         let stripe = f.atomic_load(Order::Relaxed, Scope::Device, fact(cells, cell, cell_fact::STRIPE));
-        let stripe = f.cast::<u32>(stripe) - 1;
+        let stripe = f.cast::<u32>(stripe);
         let tenant = f.cast::<u32>(f.load(cells.lines.at(cell * LINE + 1)));
-        cells::end_cell(f, cells, cell, end);
+        cells::end_cell(f, self.kernel, cells, cell, end);
         // From here on, the cell may belong to another task.
         let first_far = self.kernel.layout.banks.far().map_or(u32::MAX, |bank| bank.first_stripe);
         match (self.near, self.far) {

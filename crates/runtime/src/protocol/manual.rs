@@ -111,7 +111,8 @@ fn record_words() -> String {
 fn cell_words() -> String {
     use cell_state::{
         ASKED, AWAITS_CHILDREN, AWAITS_EVENT, AWAITS_HOST, CANCEL, CHILD_SHIFT, ENDED, ENDED_BEFORE_CHILDREN,
-        GENERATION_SHIFT, HAD_CHILDREN, MAX_CHILDREN, NEXT_SHIFT, PARKED, PAUSE, PHASE, RESUMED, RUNNABLE,
+        GENERATION_SHIFT, HAD_CHILDREN, MAX_CHILDREN, NEXT_SHIFT, OWED, PARKED, PAUSE, PHASE, RESUMED,
+        RUNNABLE,
     };
     let bits = |mask: u64| match (mask.trailing_zeros(), 63 - mask.leading_zeros()) {
         (first, last) if first == last => first.to_string(),
@@ -152,6 +153,7 @@ fn cell_words() -> String {
             "GENERATION",
             "How often the cell was used, modulo 2^24. This is the generation of the cell's record.",
         ),
+        (OWED, "OWED", "How many records are owed, in kernels that have batch fences."),
     ] {
         let _ = writeln!(text, "| {} | `{name}` | {doc} |", bits(mask));
     }

@@ -389,10 +389,12 @@ steps! {
     "ready"    Group  AtomicStore "ready"   Release Device (LIVE | STEPS | ALONE | LANE_STEPS) "Shares a task that goes on with other groups.";
     "finish"   Group  AtomicAnd   "cells"   AcqRel  Device (LIVE | STEPS | ALONE | LANE_STEPS) "Ends the task of a cell, after the words of the cell.";
     "over"     Group  Fence       ""        SeqCst  System (LIVE | STEPS | ALONE | LANE_STEPS) "Stands between the effects of a task and its record, and between the end of its cell and the look for a fence that waits for it.";
+    "paid"     Group  AtomicSub   "cells"   Release Device (LIVE | STEPS | ALONE | LANE_STEPS | FENCES) "Takes a record that was owed off the count of its cell, after the record.";
     "news"     Group  AtomicAdd   "front"   AcqRel  Device (LIVE | STEPS | ALONE | LANE_STEPS | FENCES | MARKS) "Counts one more reason to follow the marks of a stripe, because a fence there waits for a cell.";
     "news"     Group  AtomicAdd   "front"   AcqRel  Device (LIVE | STEPS | ALONE | LANE_STEPS | FENCES | MARKS | PAIR) "The same in the other placement.";
     "finish"   Group  AtomicAnd   "cells"   AcqRel  Device (LIVE | STEPS | ALONE) "Ends a task that the host has cancelled.";
     "over"     Group  Fence       ""        SeqCst  System (LIVE | STEPS | ALONE) "The same for a task that the host has cancelled.";
+    "paid"     Group  AtomicSub   "cells"   Release Device (LIVE | STEPS | ALONE | FENCES) "The same for a task that the host has cancelled.";
     "news"     Group  AtomicAdd   "front"   AcqRel  Device (LIVE | STEPS | ALONE | FENCES | MARKS) "The same after a task that the host has cancelled.";
     "news"     Group  AtomicAdd   "front"   AcqRel  Device (LIVE | STEPS | ALONE | FENCES | MARKS | PAIR) "The same in the other placement.";
     "park"     Group  AtomicCas   "cells"   AcqRel  Device (LIVE | STEPS | ALONE) "Puts a task aside that the host has paused, unless the host has resumed it meanwhile.";
@@ -401,6 +403,7 @@ steps! {
     "ready"    Group  AtomicStore "ready"   Release Device (LIVE | STEPS | ALONE | GROUP_STEPS) "The same, for a group-wide task.";
     "finish"   Group  AtomicAnd   "cells"   AcqRel  Device (LIVE | STEPS | ALONE | GROUP_STEPS) "The same, for a group-wide task.";
     "over"     Group  Fence       ""        SeqCst  System (LIVE | STEPS | ALONE | GROUP_STEPS) "The same, for a group-wide task.";
+    "paid"     Group  AtomicSub   "cells"   Release Device (LIVE | STEPS | ALONE | GROUP_STEPS | FENCES) "The same, for a group-wide task.";
     "news"     Group  AtomicAdd   "front"   AcqRel  Device (LIVE | STEPS | ALONE | GROUP_STEPS | FENCES | MARKS) "The same, for a group-wide task.";
     "news"     Group  AtomicAdd   "front"   AcqRel  Device (LIVE | STEPS | ALONE | GROUP_STEPS | FENCES | MARKS | PAIR) "The same, for a group-wide task.";
     "park"     Group  AtomicCas   "cells"   AcqRel  Device (LIVE | STEPS | TREES | LANE_STEPS) "Puts a task aside that the host has paused, unless the host has resumed it meanwhile.";
@@ -419,6 +422,7 @@ steps! {
     "launched" Group  AtomicSub   "graph_launches" Release Device (LIVE | STEPS | TREES | LANE_STEPS | GRAPHS) "Takes a launch off the count, after the last look at the words of its graph.";
     "finish"   Group  AtomicAnd   "cells"   AcqRel  Device (LIVE | STEPS | TREES | LANE_STEPS) "Ends the task of a cell, after the words of the cell.";
     "over"     Group  Fence       ""        SeqCst  System (LIVE | STEPS | TREES | LANE_STEPS) "Stands between the effects of a task and its record, and between the end of its cell and the look for a fence that waits for it.";
+    "paid"     Group  AtomicSub   "cells"   Release Device (LIVE | STEPS | TREES | LANE_STEPS | FENCES) "Takes a record that was owed off the count of its cell, after the record.";
     "news"     Group  AtomicAdd   "front"   AcqRel  Device (LIVE | STEPS | TREES | LANE_STEPS | FENCES | MARKS) "Counts one more reason to follow the marks of a stripe, because a fence there waits for a cell.";
     "news"     Group  AtomicAdd   "front"   AcqRel  Device (LIVE | STEPS | TREES | LANE_STEPS | FENCES | MARKS | PAIR) "The same in the other placement.";
     "node"     Group  AtomicSub   "nodes_left" AcqRel  Device (LIVE | STEPS | TREES | LANE_STEPS | GRAPHS) "Takes a node that has ended off the count of predecessors of another. Whoever takes the last one off sees the results of all of them.";
@@ -442,6 +446,7 @@ steps! {
     "launched" Group  AtomicSub   "graph_launches" Release Device (LIVE | STEPS | TREES | GROUP_STEPS | GRAPHS) "The same, for a group-wide task.";
     "finish"   Group  AtomicAnd   "cells"   AcqRel  Device (LIVE | STEPS | TREES | GROUP_STEPS) "The same, for a group-wide task.";
     "over"     Group  Fence       ""        SeqCst  System (LIVE | STEPS | TREES | GROUP_STEPS) "The same, for a group-wide task.";
+    "paid"     Group  AtomicSub   "cells"   Release Device (LIVE | STEPS | TREES | GROUP_STEPS | FENCES) "The same, for a group-wide task.";
     "news"     Group  AtomicAdd   "front"   AcqRel  Device (LIVE | STEPS | TREES | GROUP_STEPS | FENCES | MARKS) "The same, for a group-wide task.";
     "news"     Group  AtomicAdd   "front"   AcqRel  Device (LIVE | STEPS | TREES | GROUP_STEPS | FENCES | MARKS | PAIR) "The same, for a group-wide task.";
     "node"     Group  AtomicSub   "nodes_left" AcqRel  Device (LIVE | STEPS | TREES | GROUP_STEPS | GRAPHS) "The same, for a group-wide task.";
@@ -454,9 +459,7 @@ steps! {
     "ready"    Group  AtomicStore "ready"   Release Device (LIVE | STEPS) "Puts what a group has at home into the queues when the kernel ends.";
     "ready"    Group  AtomicStore "ready"   Release Device (LIVE | STEPS) "The same, for cells that have arrived and have no place at home yet.";
     "follow"   Group  AtomicLoad  "marks"   Acquire Device (FAR | DRAIN | FOLLOW | FENCES | FOLLOWS) "Loads a mark. The tasks that it covers have ended, even if the mark has not been counted yet.";
-    "older"    Group  Fence       ""        Acquire Device (FOLLOW | FENCES) "Follows a look at a cell that has a task, and then no longer sees what the last task of the cell has left.";
     "wait"     Group  Fence       ""        SeqCst  Device (FOLLOW | FENCES) "Stands between the mark that a fence waits for a cell and the second look at the cells.";
-    "older"    Group  Fence       ""        Acquire Device (FOLLOW | FENCES) "The same, for the second look.";
     "settle"   Group  Fence       ""        AcqRel  System (KINDS | FENCES | FOLLOWS) "Stands between the ends of the tasks before a fence and the epoch.";
     "show"     Group  Fence       ""        AcqRel  System (KINDS | FENCES | FOLLOWS) "Stands between the epoch and the fence's own record.";
     "front"    Group  AtomicStore "front"   Release Device (FAR | DRAIN | FOLLOW | FENCES | FOLLOWS) "Stores the frontier, after the marks below it were read.";

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::error::Error;
-use crate::kernel::cells::cell_state;
+use crate::kernel::cells::{cell_state, generation_of};
 use crate::kernel::steps::step_counter;
 use crate::kernel::{BufferId, Layout, STRIDE, Spec};
 use crate::protocol::Priority;
@@ -120,7 +120,7 @@ pub enum TaskState {
 impl TaskState {
     /// Returns the state of a task in a cell whose state word this is. `generation` is that of the task.
     pub(crate) fn from_cell(word: u64, generation: u32) -> Self {
-        let this = (word >> cell_state::GENERATION_SHIFT) as u32 == generation;
+        let this = generation_of(word) == generation;
         match word & cell_state::PHASE {
             cell_state::RUNNABLE if this => TaskState::Runnable,
             cell_state::PARKED if this && word & cell_state::PAUSE != 0 => TaskState::Paused,
@@ -149,9 +149,7 @@ pub(crate) fn snapshot_cells(
     };
     let states = download(BufferId::CellStates)?;
     let in_state = |state: TaskState| {
-        let of = |word: &&u64| {
-            TaskState::from_cell(**word, (**word >> cell_state::GENERATION_SHIFT) as u32) == state
-        };
+        let of = |word: &&u64| TaskState::from_cell(**word, generation_of(**word)) == state;
         states.iter().filter(of).count() as u64
     };
     let spawned = &states[layout.producer_cell_count() as usize..];

@@ -5,8 +5,17 @@ use std::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread::{spawn, yield_now};
 
-use super::cells::{ENDED, GENERATION_SHIFT, RUNNABLE};
-use super::plan::{Plain, Plan, holds};
+use super::cells::{ENDED, GENERATION_SHIFT, PHASE, RUNNABLE};
+use super::plan::{Patience, Plain, Plan, holds};
+
+/// One record that is owed, and the bits that count them.
+const ONE_OWED: u64 = 1 << 56;
+const OWED: u64 = 0xff << 56;
+
+/// The generation of a cell with this state.
+fn generation(state: u64) -> u64 {
+    (state & !OWED) >> GENERATION_SHIFT
+}
 
 /// A cell that is used twice.
 struct UsedCell {
@@ -19,7 +28,7 @@ struct UsedCell {
     done: AtomicU64,
     /// Whether the slot of the second task is published.
     slot: AtomicU64,
-    /// The fact that a look for a fence reads: which use the cell's task is, and 0 between tasks.
+    /// The fact that a look for a fence reads: which use the cell's last task is.
     fact: AtomicU64,
 }
 
@@ -31,12 +40,23 @@ impl UsedCell {
         Arc::new(UsedCell { plan, state, words, effects, done, slot, fact })
     }
 
-    /// Adopts a task, which must find the cell as its use before has left it.
+    /// Adopts a task, which must find the cell as its use before has left it. The record of that use may still be owed.
     fn adopt(&self, number: u64, phase: u64) {
-        let (before, after) = ((number - 1) << GENERATION_SHIFT | ENDED, number << GENERATION_SHIFT | phase);
-        let order = self.plan.order("adopt");
-        let seen = self.state.compare_exchange(before, after, order, Ordering::Relaxed);
-        assert_eq!(seen, Ok(before), "the cell was in use");
+        // Nothing is owed, unless another lane has not taken off yet what it has paid.
+        let mut seen = (number - 1) << GENERATION_SHIFT | ENDED;
+        loop {
+            assert_eq!((generation(seen), seen & PHASE), (number - 1, ENDED), "the cell was in use");
+            let owed = match phase {
+                ENDED => seen & OWED,
+                _ if self.plan.wrong("owed is a flag") => ONE_OWED,
+                _ => (seen & OWED) + ONE_OWED,
+            };
+            let after = owed | number << GENERATION_SHIFT | phase;
+            match self.state.compare_exchange(seen, after, self.plan.order("adopt"), Ordering::Relaxed) {
+                Ok(_) => break,
+                Err(found) => seen = found,
+            }
+        }
         self.words[0].write();
         self.fact.store(number, Ordering::Relaxed);
     }
@@ -45,28 +65,48 @@ impl UsedCell {
     fn finish(&self, number: u64) {
         self.words[0].write();
         self.effects[0].write();
-        if !self.plan.wrong("the fact stays") {
-            self.fact.store(0, Ordering::Relaxed);
-        }
         self.state.fetch_and(!0 << GENERATION_SHIFT, self.plan.order("finish"));
         self.plan.fence("over");
+        if self.plan.wrong("a record is paid before it is posted") {
+            self.state.fetch_sub(ONE_OWED, self.plan.order("paid"));
+            return self.done.store(number, Ordering::Relaxed);
+        }
         self.done.store(number, Ordering::Relaxed);
+        match self.plan.wrong("owed is a flag") {
+            true => self.state.fetch_and(!OWED, self.plan.order("paid")),
+            false => self.state.fetch_sub(ONE_OWED, self.plan.order("paid")),
+        };
     }
 
-    /// Waits for the record of the first task as its ticket does, and then submits the second one.
-    fn submit_next(&self) {
-        while self.done.load(self.plan.order("see")) != 1 {
-            yield_now();
-        }
-        self.effects[0].read();
-        self.slot.store(1, self.plan.order("publish"));
+    /// Looks at the cell for a batch fence, until it has ended and owes no record, or says which use its task is. Gives its
+    /// state and that use, or nothing if its patience is exhausted.
+    fn look(&self) -> Option<(u64, u64)> {
+        Patience(2).poll(|| {
+            let state = self.state.load(Ordering::Relaxed);
+            let fact = self.fact.load(Ordering::Relaxed);
+            let settled = match state & PHASE {
+                ENDED => state & OWED == 0 || self.plan.wrong("a look does not wait for a record"),
+                _ => fact == generation(state) || self.plan.wrong("any use is meant"),
+            };
+            settled.then_some((state, fact))
+        })
     }
 
-    /// Waits for the slot of the second task.
-    fn take_slot(&self) {
-        while self.slot.load(self.plan.order("take")) != 1 {
-            yield_now();
+    /// Waits for the record of the first task as its ticket does, and then submits the second one. Gives whether it did.
+    fn submit_next(&self) -> bool {
+        let seen = || (self.done.load(self.plan.order("see")) == 1).then_some(());
+        let ended = Patience(2).poll(seen).is_some();
+        if ended {
+            self.effects[0].read();
+            self.slot.store(1, self.plan.order("publish"));
         }
+        ended
+    }
+
+    /// Waits for the slot of the second task. Gives whether it came.
+    fn take_slot(&self) -> bool {
+        let taken = || (self.slot.load(self.plan.order("take")) == 1).then_some(());
+        Patience(2).poll(taken).is_some()
     }
 }
 
@@ -80,16 +120,17 @@ fn a_cell_is_used_again_after_its_task_has_ended() {
         let groups = [1, 2].map(|number| {
             let cell = cell.clone();
             spawn(move || {
-                if number == 2 {
-                    cell.take_slot();
+                let runs = number == 1 || cell.take_slot();
+                if runs {
+                    cell.adopt(number, RUNNABLE);
+                    cell.finish(number);
                 }
-                cell.adopt(number, RUNNABLE);
-                cell.finish(number);
+                u64::from(runs)
             })
         });
         cell.submit_next();
-        groups.into_iter().for_each(|group| group.join().unwrap());
-        assert_eq!(cell.state.load(Ordering::Relaxed), 2 << GENERATION_SHIFT);
+        let uses: u64 = groups.into_iter().map(|group| group.join().unwrap()).sum();
+        assert_eq!(cell.state.load(Ordering::Relaxed), uses << GENERATION_SHIFT);
     });
 }
 
@@ -112,34 +153,41 @@ fn a_cell_is_used_again_after_its_task_was_refused() {
             yield_now();
         }
         cell.slot.store(1, plan.order("publish"));
-        cell.take_slot();
+        assert!(cell.take_slot());
         cell.adopt(2, RUNNABLE);
         group.join().unwrap();
     });
 }
 
-/// The step between a look at a cell and what is known of its task.
-pub(crate) const OLDER: &[&str] = &["older"];
+/// The step between what a cell says of its task and a look at the cell by a group that has followed a mark.
+pub(crate) const MARKED: &[&str] = &["mark"];
 
-/// A look for a fence meets a cell that is being adopted, and does not take its last task for the new one.
+/// A look for a fence meets a cell that is being adopted, and does not take its last task for the new one. It finds a task
+/// that was adopted before the mark that it has followed, or the task has ended and has its record.
 #[test]
 fn a_look_never_sees_the_last_task_of_a_cell_in_its_next_use() {
-    holds(2, OLDER, &["the fact stays"], |plan| {
+    holds(2, MARKED, &["any use is meant", "a look does not wait for a record"], |plan| {
         let cell = UsedCell::new(plan);
-        cell.adopt(1, RUNNABLE);
+        let mark = Arc::new(AtomicU64::new(0));
         let group = spawn({
-            let cell = cell.clone();
+            let (cell, mark) = (cell.clone(), mark.clone());
             move || {
+                cell.adopt(1, RUNNABLE);
+                mark.store(1, plan.order("mark"));
                 cell.finish(1);
                 cell.submit_next();
                 cell.adopt(2, RUNNABLE);
             }
         });
-        let state = cell.state.load(Ordering::Relaxed);
-        if state & RUNNABLE != 0 {
-            plan.fence("older");
-            let fact = cell.fact.load(Ordering::Relaxed);
-            assert!(state >> GENERATION_SHIFT == 1 || fact != 1, "the first task is over");
+        let marked = mark.load(plan.order("follow")) == 1;
+        if let Some((state, fact)) = marked.then(|| cell.look()).flatten() {
+            assert_ne!(generation(state), 0, "the look comes before the adoption");
+            if state & PHASE == ENDED || fact != 1 {
+                plan.fence("settle");
+                assert_eq!(cell.done.load(Ordering::Relaxed), 1, "the fence came before the record");
+            } else {
+                assert_eq!(generation(state), 1, "the first task is over");
+            }
         }
         group.join().unwrap();
     });
@@ -162,6 +210,61 @@ fn a_fence_comes_after_the_effects_of_tasks_in_cells() {
             cell.effects[0].read();
         }
         group.join().unwrap();
+    });
+}
+
+/// The step between the record of a task in a cell and the end of a fence behind it.
+pub(crate) const RECORDS: &[&str] = &["paid", "settle"];
+
+/// A fence that finds that the cell has ended ends after the record of the cell.
+#[test]
+fn a_fence_comes_after_the_records_of_tasks_in_cells() {
+    holds(
+        3,
+        RECORDS,
+        &["a look does not wait for a record", "a record is paid before it is posted"],
+        |plan| {
+            let cell = UsedCell::new(plan);
+            cell.adopt(1, RUNNABLE);
+            let group = spawn({
+                let cell = cell.clone();
+                move || cell.finish(1)
+            });
+            if cell.look().is_some_and(|(state, _)| state & PHASE == ENDED) {
+                plan.fence("settle");
+                assert_eq!(cell.done.load(Ordering::Relaxed), 1, "the fence came before the record");
+            }
+            group.join().unwrap();
+        },
+    );
+}
+
+/// The lane that has ended the first task may be slow, and the second one ends before the first is paid for.
+#[test]
+fn a_record_that_is_paid_late_does_not_pay_for_the_next() {
+    holds(3, &[], &["owed is a flag"], |plan| {
+        let cell = UsedCell::new(plan);
+        cell.adopt(1, RUNNABLE);
+        let groups = [1, 2].map(|number| {
+            let cell = cell.clone();
+            spawn(move || {
+                let runs = number == 1 || cell.submit_next();
+                if runs && number == 2 {
+                    cell.adopt(2, RUNNABLE);
+                }
+                if runs {
+                    cell.finish(number);
+                }
+                u64::from(runs)
+            })
+        });
+        if let Some((state, _)) = cell.look().filter(|(state, _)| state & PHASE == ENDED) {
+            plan.fence("settle");
+            let posted = cell.done.load(Ordering::Relaxed);
+            assert!(posted >= generation(state), "the fence came before the record");
+        }
+        let uses: u64 = groups.into_iter().map(|group| group.join().unwrap()).sum();
+        assert_eq!(cell.state.load(Ordering::Relaxed), uses << GENERATION_SHIFT, "all records are paid for");
     });
 }
 

@@ -8,7 +8,11 @@ use pelton::{Deadline, Geometry, Handler, Opcode, Session, Spec, Task, TaskError
 
 use crate::common::*;
 
-pub(crate) const TESTS: &[Test] = named![no_epoch_before_its_batch_has_ended, a_fence_without_a_batch];
+pub(crate) const TESTS: &[Test] = named![
+    no_epoch_before_its_batch_has_ended,
+    a_fence_without_a_batch,
+    no_fence_ends_before_the_records_of_tasks_in_cells,
+];
 
 const BATCHES: u32 = 48;
 const BATCH: u32 = 7;
@@ -122,5 +126,61 @@ fn a_fence_without_a_batch(on: &On) {
             }
         }
         assert_eq!(session.epoch().unwrap(), 4, "{shape}");
+    }
+}
+
+/// The opcode of a task that yields as often as its first argument says, and spins as long as the second one says before.
+const YIELDS: u32 = 10;
+
+/// Returns a kernel of a shape, with tasks that live in cells.
+fn spec_with_cells(shape: Shape) -> Spec {
+    spec(shape).cells(16).handler_at(
+        op(YIELDS),
+        "yields",
+        Handler::lane_wide(|task| {
+            let (f, done) = (task.body(), task.frame_word());
+            let now = done.load();
+            done.store(now + 1);
+            let spun = f.range((f.lit(0), task.arg(1), f.lit(1)), f.lit(1), |_, k, x| x * 5 + k);
+            f.when(now.lt(task.arg(0)) | spun.eq(0), || task.yield_now());
+        }),
+    )
+}
+
+/// Catches a fence that sees that the cell of a task before it has ended, and ends before the record of that task is
+/// there. Some of the tasks end where they are adopted, because they are not allowed.
+fn no_fence_ends_before_the_records_of_tasks_in_cells(on: &On) {
+    let laps = if on.caps().name == "cpu" { 1000 } else { 300 };
+    for shape in shapes(on, SOME) {
+        let session = launch(on, &spec_with_cells(shape));
+        let mut producer = session.producer(0).unwrap().patience(soon());
+        for lap in 0..laps {
+            let denied = lap % 64 == 63;
+            if denied {
+                session.allow(0, &[op(SPIN), Opcode::BATCH_FENCE]).unwrap();
+            }
+            let count = 1 + lap % BATCH;
+            // Tasks that take equally long end in the same turn of a group, one lane after the other. The interpreter changes
+            // from one lane to the next after so many steps, and where a lane is then depends on how long tasks take.
+            let tasks = (0..count).map(|_| Task::new(op(YIELDS)).args([lap % 3, lap]));
+            let fence = Task::new(Opcode::BATCH_FENCE).args([count, lap]);
+            let span = producer.submit_all(tasks.chain([fence]).collect::<Vec<_>>()).unwrap();
+            let late = Some(Err(TaskError::Late));
+            let mut looks = 0u32;
+            while span.result(count as usize) == late {
+                looks += 1;
+                if looks.is_multiple_of(256) {
+                    std::thread::yield_now();
+                }
+            }
+            // A thread that sees the record of a fence sees those of all tasks before it, without a second look.
+            let missing = (0..count as usize).filter(|k| span.result(*k) == late).count();
+            assert_eq!(missing, 0, "{shape}, lap {lap}: records that come after that of a fence");
+            let right = if denied { fault(FaultCode::DENIED) } else { Ok(0) };
+            assert!((0..count as usize).all(|k| span.result(k) == Some(right)), "{shape}, lap {lap}");
+            if denied {
+                session.set_mask(0, u32::MAX).unwrap();
+            }
+        }
     }
 }
