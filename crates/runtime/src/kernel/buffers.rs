@@ -463,8 +463,8 @@ buffers! {
             "How often each event was signalled.";
         cancels Cancels u64 "cancels" Device Kernel (|p| p.layout.tenant_count()) (Zeros)
             "How many tasks of each tenant were cancelled, for those who look after waiting tasks.";
-        waiters Waiters u32 "waiters" Device Kernel (|p| p.events()) (Zeros)
-            "The first of the cells that wait for each event, one more than its number, or 0 if none waits.";
+        waiters Waiters u64 "waiters" Device Kernel (|p| p.events()) (Zeros)
+            "The first of the cells that wait for each event, one more than its number, and above it the count that it waits for, or 0 if none waits.";
         after After u64 "after" Host Host (|p| p.layout.producer_cell_count()) (Zeros)
             "For which event the task of each cell waits before its first step, and for which count.";
     }

@@ -19,7 +19,8 @@
 //!    into such a place, and nobody else does. So a cell never needs to be searched for, and there is never more than
 //!    one entry for it. The words of a cell that are not its state belong to whoever has it.
 //! 5. A PARKED cell is in no place. It waits for the host, which resumes or cancels it, or for its children or an event
-//!    (see [`tree`](super::tree)). A resume ends a pause if there
+//!    (see [`tree`](super::tree)). Only a cell whose event has come is in a queue before it is RUNNABLE: the group that
+//!    takes it from there makes it so (see [`event`](super::event)). A resume ends a pause if there
 //!    is one. Otherwise it ends a `park`, or the next `park` if the task does not wait. Resumes do not add up: of
 //!    several before a `park`, one counts.
 //! 6. When a task ends, its cell becomes ENDED, and the record is posted after a fence. A host that sees the record

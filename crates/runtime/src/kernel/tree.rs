@@ -39,7 +39,7 @@ use pelton_ir::builder::{At, FunctionBuilder, Val};
 use pelton_ir::types::{Order, Scope};
 
 use super::buffers::{CellBuffers, EventBuffers, GraphBuffers, SpawnBuffers, TreeBuffers};
-use super::cells::{cell_fact, cell_state, change_state, fact};
+use super::cells::{cell_fact, cell_state, change_state_from, fact};
 use super::context::{LINE, U32, U64};
 use super::declare::Declarer;
 use super::dispatch::allows;
@@ -77,7 +77,8 @@ pub(crate) mod tree_word {
     /// The number of the event that the task waits for, among those of all tenants, and in the upper half the count
     /// that the event must reach.
     pub(crate) const WAIT: u32 = 4;
-    /// The number of the next cell that waits for the same event, plus one, or 0 for the last one.
+    /// The number of the next cell that waits for the same event, plus one, and in the upper half the count that it waits
+    /// for, or 0 for the last one.
     pub(crate) const NEXT: u32 = 5;
     /// The level of the task, which its whole tree looks at if it is a root.
     pub(crate) const LEVEL: u32 = 6;
@@ -312,6 +313,7 @@ impl CellServer<'_> {
         let root_state = f.atomic_load(Order::Relaxed, Scope::Device, cells.states.at(root));
         let skipped = graphs.map_or(f.lit(false), |graphs| graphs.is_skipped(f, (cell, root)));
         let node = early.zip(link).map(|(graphs, link)| graphs.node_facts(f, (cell, root, link)));
+        let seen = event::end_wait(f, kernel, (cell, seen));
         let task = CellTask { place, cell, op, tenant };
         let found = FoundTask { seen, root_state, begun, faults, mask, skipped };
         let (held, end) = self.reason_to_hold(f, task, found);
@@ -468,8 +470,11 @@ impl CellServer<'_> {
         let children = spawn::settle_children(f, kernel, tree, (place, task.tenant), well);
         let waits = kind.ge(outcome::PARK);
         let changes = waits | children.ne(0);
-        let ready =
-            f.choose(changes, || self.wait_or_go_on(f, cells, tree, (cell, kind), children), || f.lit(true));
+        let ready = f.choose(
+            changes,
+            || self.wait_or_go_on(f, cells, tree, (cell, seen, kind), children),
+            || f.lit(true),
+        );
         // While other groups are idle, tasks at places beyond the limit are shared too.
         let beyond = place.ge(f.load(cells.words.at(home_word::LIMIT)));
         let shares = f.load(cells.words.at(home_word::SHARES)).ne(share::NOTHING) | beyond;
@@ -496,14 +501,14 @@ impl CellServer<'_> {
         StepEnd { ends: !goes_on, status, value, stays, next, had_children }
     }
 
-    /// Adds the children of a step to the count, and puts the task aside if it has asked for that. Gives whether the
-    /// task goes on.
+    /// Adds the children of a step to the count, and puts the task aside if it has asked for that. `seen` is the state of
+    /// its cell as it was before the step. Gives whether the task goes on.
     fn wait_or_go_on<'b>(
         self,
         f: &'b FunctionBuilder<'b>,
         cells: &CellBuffers,
         tree: &TreeContext,
-        (cell, kind): (U32<'b>, U32<'b>),
+        (cell, seen, kind): (U32<'b>, U64<'b>, U32<'b>),
         children: U64<'b>,
     ) -> Val<'b, bool> {
         use cell_state::{
@@ -521,7 +526,7 @@ impl CellServer<'_> {
             let waits_for_none = kind.lt(outcome::PARK) | (joins & all.eq(0)) | awaited;
             (seen & CANCEL).ne(0) | resumed | waits_for_none
         };
-        let seen = change_state(f, cells, cell, |seen| {
+        let seen = change_state_from(f, cells, (cell, seen), |seen| {
             let reason = f.select(parks, f.lit(AWAITS_HOST), f.lit(cell_state::AWAITS_EVENT));
             let reason = f.select(joins, f.lit(AWAITS_CHILDREN), reason);
             let parked = (seen & !PHASE) | reason | PARKED;

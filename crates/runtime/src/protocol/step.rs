@@ -146,7 +146,7 @@ pub fn kernel_steps(shape: u32) -> impl Iterator<Item = &'static ProtocolStep> {
     steps(shape).flat_map(move |step| {
         let then = match step.name {
             "news" if has_cells => FOLLOW | FOLLOWS | FENCES | STEPS,
-            "rouse" | "recheck" => WAKE | STEPS | TREES | EVENTS,
+            "signal" | "present" | "recheck" => WAKE | STEPS | TREES | EVENTS,
             _ => 0,
         };
         std::iter::once(step).chain(steps(then))
@@ -294,7 +294,7 @@ steps! {
     "idle"     Group  AtomicLoad  "idle_groups" Relaxed Device (LIVE | STEPS | TREES) "";
     "idle"     Group  AtomicAdd   "idle_groups" Relaxed Device (LIVE | STEPS | TREES) "";
     "room for" Group  AtomicLoad  "free_cells" Relaxed Device (VERB | SPAWNS) "";
-    "list"     Group  AtomicLoad  "waiters" Relaxed Device (LIVE | WAKE | STEPS | EVENTS) "";
+    "end wait" Group  AtomicSub   "cells"   Relaxed Device (LIVE | STEPS | EVENTS) "";
     "condition" Group AtomicLoad  "after"   Relaxed System (LIVE | STEPS | EVENTS) "";
     "launches" Group  AtomicAdd   "graph_launches" Relaxed Device (VERB | GRAPHS) "";
     "entry"    Group  AtomicLoad  "graphs"  Relaxed Device (VERB | GRAPHS) "";
@@ -313,21 +313,19 @@ steps! {
     "answer"   Router AtomicStore "acks"    Release System (FAR)  "Answers that the change has taken effect, after the copy was changed and all pollers know.";
     "answer"   Router AtomicStore "acks"    Release System (NEAR | KEEPER) "The same, by the group that keeps the control words.";
     "asked"    Router AtomicLoad  "asks" [0] Acquire System (FAR | STEPS) "Loads the count of asks, and then sees the asks.";
-    "signal"   Router AtomicAdd   "events"  Release Device (FAR | STEPS | EVENTS) "Raises the count of an event that the host has signalled, after everything that was done before.";
-    "rouse"    Router Fence       ""        SeqCst  Device (FAR | STEPS | EVENTS) "Stands between the count and the look for tasks that wait for it.";
+    "signal"   Router AtomicAdd   "events"  AcqRel  Device (FAR | STEPS | EVENTS) "Raises the count of an event that the host has signalled, after everything that was done before.";
     "apply"    Router AtomicCas   "cells"   AcqRel  Device (FAR | STEPS) "Applies an ask to the state of its cell. If a task has to go on because of it, the words of its cell are seen.";
     "ready"    Router AtomicStore "ready"   Release Device (FAR | STEPS) "Puts a cell into the queue of its tenant and level, after the words of the cell.";
     "count cancel" Router AtomicAdd   "cancels" Release Device (FAR | STEPS | EVENTS) "Counts a task that was cancelled, after its state was changed.";
-    "rouse"    Router Fence       ""        SeqCst  Device (FAR | STEPS | EVENTS) "Stands between the cancelling and the look for tasks that wait for an event.";
+    "present"  Router AtomicLoad  "events"  Acquire Device (FAR | STEPS | EVENTS) "Loads the count of an event for which tasks that were cancelled may wait. Others that wait for it may go on, and see what was done before the signal.";
     "pass ask" Router AtomicStore "applied" Release Device (FAR | STEPS) "Says how many asks were applied, after the states of their cells were changed.";
     "applied"  Router AtomicStore "answers" Release System (FAR | STEPS) "Says how many asks were applied, after they were read.";
     "asked"    Router AtomicLoad  "asks" [0] Acquire System (NEAR | KEEPER | STEPS) "The same, by the group that keeps the control words.";
-    "signal"   Router AtomicAdd   "events"  Release Device (NEAR | KEEPER | STEPS | EVENTS) "The same, by the group that keeps the control words.";
-    "rouse"    Router Fence       ""        SeqCst  Device (NEAR | KEEPER | STEPS | EVENTS) "The same, by the group that keeps the control words.";
+    "signal"   Router AtomicAdd   "events"  AcqRel  Device (NEAR | KEEPER | STEPS | EVENTS) "The same, by the group that keeps the control words.";
     "apply"    Router AtomicCas   "cells"   AcqRel  Device (NEAR | KEEPER | STEPS) "The same, by the group that keeps the control words.";
     "ready"    Router AtomicStore "ready"   Release Device (NEAR | KEEPER | STEPS) "The same, by the group that keeps the control words.";
     "count cancel" Router AtomicAdd   "cancels" Release Device (NEAR | KEEPER | STEPS | EVENTS) "The same, by the group that keeps the control words.";
-    "rouse"    Router Fence       ""        SeqCst  Device (NEAR | KEEPER | STEPS | EVENTS) "The same, by the group that keeps the control words.";
+    "present"  Router AtomicLoad  "events"  Acquire Device (NEAR | KEEPER | STEPS | EVENTS) "The same, by the group that keeps the control words.";
     "pass ask" Router AtomicStore "applied" Release Device (NEAR | KEEPER | STEPS) "The same, by the group that keeps the control words.";
     "applied"  Router AtomicStore "answers" Release System (NEAR | KEEPER | STEPS) "The same, by the group that keeps the control words.";
     "stopped"  Router AtomicLoad  "host" [control::SHUTDOWN] Acquire System (FAR) "Loads SHUTDOWN, and then sees what the host did before.";
@@ -362,8 +360,7 @@ steps! {
     "after"    Group  Fence       ""        Acquire System (LIVE | STEPS | EVENTS) "Follows the line of a task that waits for an event before its first step, and then sees for which.";
     "come"     Group  AtomicLoad  "events"  Acquire Device (LIVE | STEPS | EVENTS) "Loads the count of an event. If that is high enough, the task goes on and sees what was done before the signal.";
     "park"     Group  AtomicCas   "cells"   AcqRel  Device (LIVE | STEPS | EVENTS) "Puts the task aside until the event has come, unless the host has cancelled it.";
-    "enlist"   Group  AtomicCas   "waiters" Release Device (LIVE | STEPS | EVENTS) "Puts the cell in front of the list of those that wait for the event, after the words of the cell.";
-    "again"    Group  Fence       ""        SeqCst  Device (LIVE | STEPS | EVENTS) "Stands between the list and the second look at the count.";
+    "enlist"   Group  AtomicCas   "waiters" AcqRel  Device (LIVE | STEPS | EVENTS) "Puts the cell in front of the list of those that wait for the event, after the words of the cell. If somebody has taken the list since the last look at the count, the next look sees the count that was raised before.";
     "recheck"  Group  AtomicLoad  "events"  Acquire Device (LIVE | STEPS | EVENTS) "Looks at the count again, because whoever has signalled meanwhile may not have found the cell in the list.";
     "ready"    Group  AtomicStore "ready"   Release Device (LIVE | STEPS) "Puts the cell into a queue if other cells wait there or too many have arrived, after the words of the cell.";
     "refuse"   Group  Fence       ""        AcqRel  System (LIVE | STEPS) "Stands between the end of a cell whose task may not run and its record.";
@@ -373,12 +370,11 @@ steps! {
     "mark"     Group  AtomicStore "marks"   Release Device (NEAR | FAR | DRAIN | FENCES | MARKS) "Marks where a window ends, after its records.";
     "news"     Group  AtomicAdd   "front"   AcqRel  Device (NEAR | FAR | DRAIN | FENCES | MARKS) "Counts one more mark. The group that finds zero follows the marks, and has seen all marks that were counted off before.";
     "asked"    Group  AtomicLoad  "asks" [0] Acquire System (NEAR | OWN | STEPS) "The same, by the first group where none keeps the control words.";
-    "signal"   Group  AtomicAdd   "events"  Release Device (NEAR | OWN | STEPS | EVENTS) "The same, by the first group where none keeps the control words.";
-    "rouse"    Group  Fence       ""        SeqCst  Device (NEAR | OWN | STEPS | EVENTS) "The same, by the first group where none keeps the control words.";
+    "signal"   Group  AtomicAdd   "events"  AcqRel  Device (NEAR | OWN | STEPS | EVENTS) "The same, by the first group where none keeps the control words.";
     "apply"    Group  AtomicCas   "cells"   AcqRel  Device (NEAR | OWN | STEPS) "The same, by the first group where none keeps the control words.";
     "ready"    Group  AtomicStore "ready"   Release Device (NEAR | OWN | STEPS) "The same, by the first group where none keeps the control words.";
     "count cancel" Group  AtomicAdd   "cancels" Release Device (NEAR | OWN | STEPS | EVENTS) "The same, by the first group where none keeps the control words.";
-    "rouse"    Group  Fence       ""        SeqCst  Device (NEAR | OWN | STEPS | EVENTS) "The same, by the first group where none keeps the control words.";
+    "present"  Group  AtomicLoad  "events"  Acquire Device (NEAR | OWN | STEPS | EVENTS) "The same, by the first group where none keeps the control words.";
     "pass ask" Group  AtomicStore "applied" Release Device (NEAR | OWN | STEPS) "The same, by the first group where none keeps the control words.";
     "applied"  Group  AtomicStore "answers" Release System (NEAR | OWN | STEPS) "The same, by the first group where none keeps the control words.";
     "ready"    Group  AtomicStore "ready"   Release Device (LIVE | STEPS | ALONE) "Puts a cell that has arrived at home into its queue if it finds no free place, after the words of the cell.";
@@ -411,8 +407,7 @@ steps! {
     "free cell" Group  AtomicOr    "free_cells" Release Device (LIVE | STEPS | TREES | LANE_STEPS | SPAWNS) "Gives cells back that a step has reserved and not used, and those of its children if it has ended with a fault.";
     "come"     Group  AtomicLoad  "events"  Acquire Device (LIVE | STEPS | TREES | LANE_STEPS | EVENTS) "Loads the count of the event that a task is about to wait for.";
     "park"     Group  AtomicCas   "cells"   AcqRel  Device (LIVE | STEPS | TREES | LANE_STEPS) "Counts the children of a step, and puts the task aside if it waits for the host, for its children or for an event, unless there is nothing to wait for any more.";
-    "enlist"   Group  AtomicCas   "waiters" Release Device (LIVE | STEPS | TREES | LANE_STEPS | EVENTS) "Puts the cell in front of the list of those that wait for the event, after the words of the cell.";
-    "again"    Group  Fence       ""        SeqCst  Device (LIVE | STEPS | TREES | LANE_STEPS | EVENTS) "Stands between the list and the second look at the count.";
+    "enlist"   Group  AtomicCas   "waiters" AcqRel  Device (LIVE | STEPS | TREES | LANE_STEPS | EVENTS) "Puts the cell in front of the list of those that wait for the event, after the words of the cell. If somebody has taken the list since the last look at the count, the next look sees the count that was raised before.";
     "recheck"  Group  AtomicLoad  "events"  Acquire Device (LIVE | STEPS | TREES | LANE_STEPS | EVENTS) "Looks at the count again, because whoever has signalled meanwhile may not have found the cell in the list.";
     "ready"    Group  AtomicStore "ready"   Release Device (LIVE | STEPS | TREES | LANE_STEPS | SPAWNS) "Puts the children of a step into a queue if too many cells have arrived at home, after the words of their cells.";
     "ready"    Group  AtomicStore "ready"   Release Device (LIVE | STEPS | TREES | LANE_STEPS) "Shares a task that goes on with other groups.";
@@ -435,8 +430,7 @@ steps! {
     "free cell" Group  AtomicOr    "free_cells" Release Device (LIVE | STEPS | TREES | GROUP_STEPS | SPAWNS) "The same, for a group-wide task.";
     "come"     Group  AtomicLoad  "events"  Acquire Device (LIVE | STEPS | TREES | GROUP_STEPS | EVENTS) "The same, for a group-wide task.";
     "park"     Group  AtomicCas   "cells"   AcqRel  Device (LIVE | STEPS | TREES | GROUP_STEPS) "The same, for a group-wide task.";
-    "enlist"   Group  AtomicCas   "waiters" Release Device (LIVE | STEPS | TREES | GROUP_STEPS | EVENTS) "The same, for a group-wide task.";
-    "again"    Group  Fence       ""        SeqCst  Device (LIVE | STEPS | TREES | GROUP_STEPS | EVENTS) "The same, for a group-wide task.";
+    "enlist"   Group  AtomicCas   "waiters" AcqRel  Device (LIVE | STEPS | TREES | GROUP_STEPS | EVENTS) "The same, for a group-wide task.";
     "recheck"  Group  AtomicLoad  "events"  Acquire Device (LIVE | STEPS | TREES | GROUP_STEPS | EVENTS) "The same, for a group-wide task.";
     "ready"    Group  AtomicStore "ready"   Release Device (LIVE | STEPS | TREES | GROUP_STEPS | SPAWNS) "The same, for a group-wide task.";
     "ready"    Group  AtomicStore "ready"   Release Device (LIVE | STEPS | TREES | GROUP_STEPS) "The same, for a group-wide task.";
@@ -464,18 +458,14 @@ steps! {
     "show"     Group  Fence       ""        AcqRel  System (KINDS | FENCES | FOLLOWS) "Stands between the epoch and the fence's own record.";
     "front"    Group  AtomicStore "front"   Release Device (FAR | DRAIN | FOLLOW | FENCES | FOLLOWS) "Stores the frontier, after the marks below it were read.";
     "quiet"    Group  AtomicSub   "front"   AcqRel  Device (FAR | DRAIN | FOLLOW | FENCES | FOLLOWS) "Counts off the marks that were seen. The next group that follows the marks sees the frontier.";
-    "see cancel" Group  AtomicLoad  "cancels" Acquire Device (WAKE | EVENTS) "Loads how many tasks of the tenant were cancelled, and then sees their states.";
-    "unlist"   Group  AtomicExchange "waiters" Acquire Device (WAKE | EVENTS) "Takes the whole list of tasks that wait for an event, and then sees the words of their cells.";
-    "come"     Group  AtomicLoad  "events"  Acquire Device (WAKE | EVENTS) "Loads the count. The tasks that it wakes see what was done before the signal.";
-    "let go"   Group  AtomicCas   "cells"   AcqRel  Device (WAKE | EVENTS) "Makes a task go on that need not wait any longer.";
-    "ready"    Group  AtomicStore "ready"   Release Device (WAKE | EVENTS) "Puts it into its queue, after the words of its cell.";
-    "enlist"   Group  AtomicCas   "waiters" Release Device (WAKE | EVENTS) "Puts the others back, after the words of their cells.";
-    "again"    Group  Fence       ""        SeqCst  Device (WAKE | EVENTS) "Stands between the list and the second look at both counts.";
+    "unlist"   Group  AtomicExchange "waiters" AcqRel  Device (WAKE | EVENTS) "Takes the whole list of tasks that wait for an event, after the count was raised, and then sees the words of their cells.";
+    "see cancel" Group  AtomicLoad  "cancels" Acquire Device (WAKE | EVENTS) "Loads how many tasks of the tenant were cancelled, before the states of those that have to wait on, and then sees these.";
+    "ready"    Group  AtomicStore "ready"   Release Device (WAKE | EVENTS) "Puts a task that need not wait any longer into its queue, after the words of its cell.";
+    "enlist"   Group  AtomicCas   "waiters" AcqRel  Device (WAKE | EVENTS) "Puts the others back, after the words of their cells.";
     "come"     Group  AtomicLoad  "events"  Acquire Device (WAKE | EVENTS) "Looks at the count again, because whoever has signalled meanwhile has found no list.";
     "see cancel" Group  AtomicLoad  "cancels" Acquire Device (WAKE | EVENTS) "The same, for whoever has cancelled a task meanwhile.";
     "reserve"  Group  AtomicCas   "free_cells" Acquire Device (VERB | SPAWNS) "Takes free cells for children. What their last tasks did was before.";
-    "signal"   Group  AtomicAdd   "events"  Release Device (VERB | EVENTS) "Raises the count of an event, after everything that the task has done before.";
-    "rouse"    Group  Fence       ""        SeqCst  Device (VERB | EVENTS) "Stands between the count and the look for tasks that wait for it.";
+    "signal"   Group  AtomicAdd   "events"  AcqRel  Device (VERB | EVENTS) "Raises the count of an event, after everything that the task has done before. What was done before other signals is seen by the tasks that this one wakes.";
     "look up"  Group  Fence       ""        SeqCst  System (VERB | GRAPHS) "Stands between the count of launches of a graph and the look at the directory.";
     "found"    Group  Fence       ""        Acquire System (VERB | GRAPHS) "Follows the place of a graph in the directory, and then sees its generation and its words.";
     "take run" Group  AtomicCas   "free_instances" Acquire Device (VERB | GRAPHS) "Takes the cells for all nodes of a graph. What their last tasks did was before.";

@@ -80,17 +80,16 @@ impl Event {
             return self.go_on(cell, seen);
         }
         self.enlist(cell as u64 + 1, cell);
-        self.plan.fence("again");
-        let come = self.count.load(self.plan.order("recheck")) >= waiter.wanted;
+        let count = self.count.load(self.plan.order("recheck"));
         let cancelled = waiter.state.load(Ordering::Relaxed) & CANCEL != 0;
-        if (come || cancelled) && !self.plan.wrong("a waiter looks once") {
-            self.wake();
+        if (count >= waiter.wanted || cancelled) && !self.plan.wrong("a waiter looks once") {
+            self.wake(count);
         }
     }
 
     /// Puts a chain of cells in front of the list.
     fn enlist(&self, first: u64, last: usize) {
-        let mut head = self.list.load(Ordering::Relaxed);
+        let mut head = 0;
         loop {
             self.waiters[last].words[0].write();
             self.waiters[last].next.store(head, Ordering::Relaxed);
@@ -104,59 +103,65 @@ impl Event {
     /// Signals the event once.
     fn signal(&self, signaller: usize) {
         self.written[signaller].write();
-        self.count.fetch_add(1, self.plan.order("signal"));
-        self.plan.fence("rouse");
-        self.wake();
+        let before = self.count.fetch_add(1, self.plan.order("signal"));
+        self.wake(before + 1);
     }
 
     /// Cancels the task of a cell.
     fn cancel(&self, cell: usize) {
         self.change("apply", cell, |seen| seen | CANCEL);
         self.cancels.fetch_add(1, self.plan.order("count cancel"));
-        self.plan.fence("rouse");
-        self.wake();
+        self.wake(self.count.load(self.plan.order("present")));
     }
 
     /// Takes the list, wakes those that need not wait any longer, and puts the others back.
-    fn wake(&self) {
+    fn wake(&self, mut count: u64) {
         let plan = self.plan;
         loop {
-            let some = self.list.load(Ordering::Relaxed);
-            let cancels = self.cancels.load(plan.order("see cancel"));
-            if some == 0 {
+            let mut at = match () {
+                () if plan.wrong("the list is not taken") => self.list.load(Ordering::Acquire),
+                // A plain look does not tell the waiting side anything.
+                () if plan.wrong("an empty list is not taken") && self.list.load(Ordering::Acquire) == 0 => 0,
+                () => self.list.swap(0, plan.order("unlist")),
+            };
+            if at == 0 {
                 return;
             }
-            let mut at = match plan.wrong("the list is not taken") {
-                true => self.list.load(Ordering::Acquire),
-                false => self.list.swap(0, plan.order("unlist")),
-            };
-            let count = self.count.load(plan.order("come"));
-            let mut kept: Option<(u64, usize)> = None;
+            let mut kept: Option<(u64, usize, u64)> = None;
             while at != 0 {
                 let cell = at as usize - 1;
                 let waiter = &self.waiters[cell];
                 waiter.words[0].write();
                 let next = waiter.next.load(Ordering::Relaxed);
-                if count >= waiter.wanted || waiter.state.load(Ordering::Relaxed) & CANCEL != 0 {
-                    let seen =
-                        self.change("let go", cell, |seen| (seen & !(AWAITS_EVENT | PHASE)) | RUNNABLE);
-                    self.go_on(cell, seen);
+                let due = count >= waiter.wanted;
+                let cancels = if due { 0 } else { self.cancels.load(plan.order("see cancel")) };
+                if due || waiter.state.load(Ordering::Relaxed) & CANCEL != 0 {
+                    self.take_entry(cell);
                 } else {
-                    waiter.next.store(kept.map_or(0, |(first, _)| first), Ordering::Relaxed);
-                    kept = Some((at, kept.map_or(cell, |(_, last)| last)));
+                    waiter.next.store(kept.map_or(0, |(first, ..)| first), Ordering::Relaxed);
+                    let (last, cancels) = kept.map_or((cell, cancels), |(_, last, cancels)| (last, cancels));
+                    kept = Some((at, last, cancels));
                 }
                 at = next;
             }
-            let Some((first, last)) = kept else { return };
+            let Some((first, last, cancels)) = kept else { return };
             self.enlist(first, last);
-            plan.fence("again");
-            let same = self.count.load(plan.order("come")) == count
+            let now = self.count.load(plan.order("come"));
+            let same = now == count
                 && (self.cancels.load(plan.order("see cancel")) == cancels
                     || plan.wrong("cancels are not looked at"));
             if same || plan.wrong("whoever holds the list looks once") {
                 return;
             }
+            count = now;
         }
+    }
+
+    /// Takes a cell from its queue, which only one thread can do, and makes its task go on.
+    fn take_entry(&self, cell: usize) {
+        let seen = self.waiters[cell].state.fetch_sub(AWAITS_EVENT + PARKED - RUNNABLE, Ordering::Relaxed);
+        assert_eq!(seen & (AWAITS_EVENT | PHASE), AWAITS_EVENT | PARKED, "the task was woken twice");
+        self.go_on(cell, seen);
     }
 
     /// Lets the task of a cell go on, which this thread has.
@@ -176,11 +181,12 @@ impl Event {
 }
 
 /// The steps of a task that waits and of one that signals.
-pub(crate) const SIGNAL: &[&str] = &["signal", "come", "rouse", "enlist", "again", "unlist"];
+pub(crate) const SIGNAL: &[&str] = &["signal", "come", "recheck", "enlist", "unlist"];
 
 #[test]
 fn a_signal_is_not_lost_and_wakes_once() {
-    holds(3, SIGNAL, &["a waiter looks once", "the list is not taken"], |plan| {
+    let wrong = &["a waiter looks once", "the list is not taken", "an empty list is not taken"];
+    holds(3, SIGNAL, wrong, |plan| {
         let event = Event::new(plan, &[1]);
         let signaller = spawn({
             let event = event.clone();
@@ -193,12 +199,12 @@ fn a_signal_is_not_lost_and_wakes_once() {
 }
 
 /// The steps of whoever holds the list while another one signals.
-pub(crate) const HOLD: &[&str] = &["rouse", "again"];
+pub(crate) const HOLD: &[&str] = &["signal", "enlist", "unlist"];
 
 /// The first signal is not enough, so whoever made it puts the task back. The second one may find no list meanwhile.
 #[test]
 fn a_signal_that_finds_the_list_taken_is_not_lost() {
-    holds(3, HOLD, &["whoever holds the list looks once"], |plan| {
+    holds(3, HOLD, &["whoever holds the list looks once", "an empty list is not taken"], |plan| {
         let event = Event::new(plan, &[2]);
         event.wait(0);
         let signaller = spawn({
@@ -230,7 +236,7 @@ fn those_that_are_put_back_are_woken_later() {
 }
 
 /// The steps of whoever holds the list while a task is cancelled.
-pub(crate) const CANCELS: &[&str] = &["count cancel", "see cancel", "rouse", "again"];
+pub(crate) const CANCELS: &[&str] = &["count cancel", "see cancel", "enlist", "unlist"];
 
 #[test]
 fn a_cancel_that_finds_the_list_taken_is_not_lost() {
@@ -249,7 +255,7 @@ fn a_cancel_that_finds_the_list_taken_is_not_lost() {
 
 #[test]
 fn a_task_that_is_cancelled_as_it_begins_to_wait_goes_on() {
-    holds(3, &["rouse", "again"], &["a waiter looks once"], |plan| {
+    holds(3, &["enlist", "unlist"], &["a waiter looks once"], |plan| {
         let event = Event::new(plan, &[1]);
         let host = spawn({
             let event = event.clone();
@@ -258,6 +264,25 @@ fn a_task_that_is_cancelled_as_it_begins_to_wait_goes_on() {
         event.wait(0);
         host.join().unwrap();
         assert_eq!(event.woken(), [1]);
+    });
+}
+
+/// The step of whoever cancels a task and finds that an event has come for which another one waits.
+pub(crate) const PRESENT: &[&str] = &["present"];
+
+#[test]
+fn a_task_that_is_woken_because_another_is_cancelled_sees_what_was_before_the_signal() {
+    holds(3, PRESENT, &[], |plan| {
+        let event = Event::new(plan, &[1, 9]);
+        let event = Arc::new(Event { written: Plain::several(1), ..Arc::into_inner(event).unwrap() });
+        event.wait(0);
+        let signaller = spawn({
+            let event = event.clone();
+            move || event.signal(0)
+        });
+        event.cancel(1);
+        signaller.join().unwrap();
+        assert_eq!(event.woken(), [1, 0]);
     });
 }
 

@@ -29,11 +29,8 @@ use pelton::protocol::step::TABLE;
 /// - CANCEL writes only the opcode and the check, and a group that sees one without the other looks again.
 /// - Adoption changes a state with the same code as `park` and `apply`. The end of the cell's last task is known to the
 ///   group already, because the host has seen it before it published the slot.
-/// - A task that has waited for an event is let go by whoever has taken the list that it was in, and so has its words
-///   already.
-/// - Who finds by a second look that an event has come takes the list, and loads the count again.
 /// - Who looks for uses of cells on the host compares numbers and looks again later.
-const SPARE: &[&str] = &["cancel", "adopt", "let go", "recheck", "begin use", "look use"];
+const SPARE: &[&str] = &["cancel", "adopt", "begin use", "look use"];
 
 /// Checks that some exploration weakens every order of the table.
 #[test]
@@ -46,6 +43,7 @@ fn every_order_is_needed() {
         event::SIGNAL,
         event::HOLD,
         event::CANCELS,
+        event::PRESENT,
         event::AFTER,
         near::LAPS,
         near::COPIES,
