@@ -172,6 +172,9 @@ pub(super) struct Run<'b> {
     counts: U32<'b>,
     /// Whether the lane may go on with another task in this turn.
     pub goes_on: Val<'b, bool>,
+    /// The cell of the root of the task that the lane has run before, and the word of that task's cell that names its graph.
+    /// While the lane owes ends of nodes, the task that it runs has the same, and they need not be loaded.
+    before: Option<(U32<'b>, U64<'b>)>,
 }
 
 impl<'b> Run<'b> {
@@ -262,16 +265,16 @@ impl CellServer<'_> {
     ) {
         if GraphRunner::new(self.kernel).is_none() {
             f.range((0u32, STEPS_PER_TURN, 1u32), cell, |turns, _, cell| {
-                let run = Run { counts: f.lit(0), goes_on: f.lit(true) };
+                let run = Run { counts: f.lit(0), goes_on: f.lit(true), before: None };
                 let (next, _) = self.run_tree_cell(f, cells, tree, (place, cell), run);
                 f.when(next.eq(0), || turns.leave(cell));
                 next - 1
             });
             return;
         }
-        let first = (cell, f.lit(0));
-        f.range((0u32, MOST_NODES_PER_TURN, 1u32), first, |turns, k, (cell, counts)| {
-            let run = Run { counts, goes_on: f.lit(true) };
+        let first = (cell, f.lit(0), f.lit(0), f.lit(0u64));
+        f.range((0u32, MOST_NODES_PER_TURN, 1u32), first, |turns, k, (cell, counts, root, link)| {
+            let run = Run { counts, goes_on: f.lit(true), before: Some((root, link)) };
             // This is decided before the task runs, because the lane owes nothing when it stops.
             let more = || {
                 let word = |word: u32| f.atomic_load(Order::Relaxed, Scope::Group, cells.words.at(word));
@@ -282,8 +285,9 @@ impl CellServer<'_> {
             let goes_on = f.choose(k.lt(STEPS_PER_TURN - 1), || f.lit(true), more);
             let run = Run { goes_on, ..run };
             let (next, after) = self.run_tree_cell(f, cells, tree, (place, cell), run);
-            f.when(next.eq(0) | !goes_on, || turns.leave((cell, after.counts)));
-            (next - 1, after.counts)
+            let (root, link) = after.before.unwrap_or((root, link));
+            f.when(next.eq(0) | !goes_on, || turns.leave((cell, after.counts, root, link)));
+            (next - 1, after.counts, root, link)
         });
     }
 
@@ -302,17 +306,29 @@ impl CellServer<'_> {
         // These loads are under way at once, and those that depend on them are so too.
         let seen = f.atomic_load(Order::Relaxed, Scope::Device, cells.states.at(cell));
         let op = f.cast::<u32>(f.load(cells.lines.at(line)) >> 32);
-        let tenant = f.cast::<u32>(f.load(cells.lines.at(line + 1)));
-        let root = f.cast::<u32>(f.load(tree.link(cell, tree_word::ROOT)));
+        let tenant = match kernel.layout.tenant_count() {
+            // What depends on the tenant need not wait for the line.
+            1 => f.lit(0),
+            _ => f.cast::<u32>(f.load(cells.lines.at(line + 1))),
+        };
         let begun = f.load(fact(cells, cell, cell_fact::STEPS));
         let faults = f.atomic_load(Order::Relaxed, Scope::Device, tree.link(cell, tree_word::FAULTS));
+        let load_root = || f.cast::<u32>(f.load(tree.link(cell, tree_word::ROOT)));
         // Where memory is near, what is known of a node is loaded when it ends.
         let early = graphs.filter(|_| kernel.layout.remote);
-        let link = early.map(|graphs| graphs.link_of_node(f, cell));
+        let before = early.zip(run.before).map(|(graphs, before)| {
+            f.choose(run.owed().ne(0), || before, || (load_root(), graphs.link_of_node(f, cell)))
+        });
+        let (root, link) = before.map_or_else(|| (load_root(), None), |(root, link)| (root, Some(link)));
         let mask = kernel.host_word(f, tenant + control::MASKS);
-        let root_state = f.atomic_load(Order::Relaxed, Scope::Device, cells.states.at(root));
         let skipped = graphs.map_or(f.lit(false), |graphs| graphs.is_skipped(f, (cell, root)));
         let node = early.zip(link).map(|(graphs, link)| graphs.node_facts(f, (cell, root, link)));
+        let load_root_state = || f.atomic_load(Order::Relaxed, Scope::Device, cells.states.at(root));
+        let root_state = match kernel.layout.remote {
+            // A task that the host has submitted is its own root. It does not wait for a second trip to memory.
+            true => f.choose(cell.lt(kernel.layout.producer_cell_count()), || seen, load_root_state),
+            false => load_root_state(),
+        };
         let seen = event::end_wait(f, kernel, (cell, seen));
         let task = CellTask { place, cell, op, tenant };
         let found = FoundTask { seen, root_state, begun, faults, mask, skipped };
@@ -343,7 +359,7 @@ impl CellServer<'_> {
         );
         let end = StepEnd::from_tuple(end);
         let (next, owed) = self.settle_step(f, cells, tree, task, (end, node), run);
-        (next, run.after_steps(owed, f.lit(0)))
+        (next, Run { before, ..run.after_steps(owed, f.lit(0)) })
     }
 
     /// Does what comes after the step of a group-wide task. One lane calls it.
@@ -359,7 +375,7 @@ impl CellServer<'_> {
         let seen = f.atomic_load(Order::Relaxed, Scope::Device, cells.states.at(task.cell));
         let begun = f.load(fact(cells, task.cell, cell_fact::STEPS));
         let end = self.after_steps(f, cells, tree, task, (seen, begun), ended);
-        let none = Run { counts: f.lit(0), goes_on: f.lit(false) };
+        let none = Run { counts: f.lit(0), goes_on: f.lit(false), before: None };
         self.settle_step(f, cells, tree, task, (end, None), none);
     }
 
