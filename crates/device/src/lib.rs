@@ -96,7 +96,7 @@
 //! | feature | default | gives |
 //! |---|---|---|
 //! | `cuda` | yes | NVIDIA GPUs, in the module [`cuda`]; the driver is loaded at run time, so it may be absent |
-//! | `inject` | no | lets groups of the CPU sleep until they are woken, and has a device that loads code only between kernels, like a GPU; for tests |
+//! | `inject` | no | lets groups of the CPU sleep until they are woken, and has devices for tests: one that loads code only between kernels, like a GPU, and one that is lost when a test says so |
 //! | `loom` | no | loom's atomics in the eventcount; for this crate's own tests |
 
 pub mod caps;
@@ -114,6 +114,8 @@ pub mod exclusive;
 mod gate;
 pub mod host_bytes;
 pub mod launch;
+#[cfg(feature = "inject")]
+pub mod losable;
 pub mod mapped;
 pub mod memory;
 pub mod null;
