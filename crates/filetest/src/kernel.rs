@@ -5,8 +5,9 @@
 //! `priority`, `fused`, `uncounted`, `lane` (groups of one lane), `watch` (groups of one subgroup), `teams` (groups
 //! of several subgroups that progress independently), `remote` (the device has memory of its own, and its groups do not
 //! sleep), `payload` (tasks have payloads and replies), `steps` (a lane-wide handler is resumable), `wide-steps` (a
-//! group-wide one is), `spawns` (tasks spawn others), `events` (there are events), `graphs` (there can be graphs) and
-//! `weights` (two tenants share the rings by weight).
+//! group-wide one is), `spawns` (tasks spawn others), `events` (there are events), `graphs` (there can be graphs),
+//! `weights` (two tenants share the rings by weight), `recovery` (the session can recover) and `once` (it has a handler whose
+//! tasks must not begin twice).
 //! Accesses inside a `switch` are left out, because a kernel switches over opcodes only, so that they belong to a task.
 //! `test verb` compares those that a task makes by what it asks of the runtime.
 
@@ -14,10 +15,10 @@ use pelton::kernel::handler_trees::Child;
 use pelton::kernel::{Claim, Geometry, HandlerBody, Lifetime, SlotBody, Spec, Telemetry, Width, assemble};
 use pelton::protocol::step::{
     self, ALONE, DRAIN, EVENTS, FAR, FENCES, FOLLOWS, GRAPHS, GROUP_STEPS, KEEPER, KEPT, LANE, LANE_STEPS,
-    LANES, LOCAL, MARKS, NEAR, OWN, PAIR, PAYLOAD, ProtocolStep, REMOTE, REPLY, SPAWNS, STEPS, TELLS, TOLD,
-    TREES, WATCH,
+    LANES, LOCAL, MARKS, NEAR, ONCE, OWN, PAIR, PAYLOAD, ProtocolStep, RECOVERY, REMOTE, REPLY, SPAWNS,
+    STEPS, TELLS, TOLD, TREES, WATCH,
 };
-use pelton::{Handler, Placement, Tenant};
+use pelton::{Class, Handler, Placement, Recovery, Tenant};
 use pelton_device::{Caps, open};
 use pelton_ir::arena::Region;
 use pelton_ir::limits::MAX_INSTS;
@@ -228,6 +229,8 @@ pub fn wanted_kernel(args: &[String]) -> Result<WantedKernel, Failure> {
             "spawns" => (with_children(spec), shape | TREES | SPAWNS),
             "events" => (spec.events(4), shape | TREES | EVENTS),
             "graphs" => (spec.graph_nodes(8), shape | TREES | GRAPHS),
+            "recovery" => (spec.recovery(Recovery::On), shape | RECOVERY),
+            "once" => (with_once(spec), shape | ONCE),
             word => {
                 let words = [
                     "near",
@@ -248,6 +251,8 @@ pub fn wanted_kernel(args: &[String]) -> Result<WantedKernel, Failure> {
                     "spawns",
                     "events",
                     "graphs",
+                    "recovery",
+                    "once",
                 ];
                 let (arg, hint) = (word.into(), name_hint(word, &words));
                 return Err(Failure::Argument { command: "kernel", arg, hint });
@@ -315,6 +320,11 @@ fn with_steps(spec: Spec, width: Width) -> Spec {
         Width::Group => Handler::group_wide(move |group| steps(&group)),
     };
     spec.handler("steps", handler)
+}
+
+/// The spec with a handler whose tasks must not begin twice.
+fn with_once(spec: Spec) -> Spec {
+    spec.handler("seven", Handler::lane_wide(|task| task.finish(7)).class(Class::Once))
 }
 
 /// The spec with two tenants that share the rings by weight.

@@ -10,7 +10,7 @@ use pelton::kernel::{
     Telemetry, Tenant, Visible, Width,
 };
 use pelton::protocol::Opcode;
-use pelton::{Graph, NodeArg, NodeId, Placement, Priority};
+use pelton::{Graph, NodeArg, NodeId, Placement, Priority, Recovery};
 use pelton_ir::module::Module;
 use pelton_ir::types::{Access, Type};
 use proptest::prelude::*;
@@ -260,7 +260,7 @@ fn tenant() -> impl Strategy<Value = Tenant> {
 fn handler() -> impl Strategy<Value = (Opcode, String, Handler)> {
     let width = select(&[Width::Lane, Width::Group][..]);
     let visible = select(&[Visible::Memory, Visible::Result][..]);
-    let class = select(&[Class::Once, Class::Idempotent][..]);
+    let class = select(&[Class::Restart, Class::Once, Class::Idempotent, Class::Commuting][..]);
     let parts = (any::<u32>(), any::<u32>(), width, visible, class, any::<bool>());
     parts.prop_map(|(op, by, width, visible, class, takes_over)| {
         let handler = Handler::lane_wide(|slot| slot.finish(slot.atomic_add(slot.arg(0), by)));
@@ -300,6 +300,7 @@ fn spec() -> impl Strategy<Value = Spec> {
         select(&[Io::Off, Io::Polled, Io::OnMiss][..]),
         select(&[Report::Full, Report::Control][..]),
         select(&[Telemetry::Sampled, Telemetry::Full, Telemetry::Off][..]),
+        select(&[Recovery::Off, Recovery::On][..]),
     );
     let vec = proptest::collection::vec::<BoxedStrategy<Region>>;
     let lists = (
@@ -317,7 +318,7 @@ fn spec() -> impl Strategy<Value = Spec> {
             (share, lease, fuel, payload, reply),
             (regions, tenants, handlers, formats, libraries, graphs),
         )| {
-            let (lifetime, placement, claim, body, io, report, telemetry) = axes;
+            let (lifetime, placement, claim, body, io, report, telemetry, recovery) = axes;
             let base = Spec::new(geometry);
             let regions = base.regions.into_iter().chain(regions).collect();
             Spec {
@@ -328,6 +329,7 @@ fn spec() -> impl Strategy<Value = Spec> {
                 io,
                 report,
                 telemetry,
+                recovery,
                 share,
                 lease,
                 fuel,

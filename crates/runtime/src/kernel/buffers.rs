@@ -125,6 +125,8 @@ pub(crate) enum WrittenBy {
     Kernel,
     /// The kernel writes it and never reads it; the host reads it.
     KernelForHost,
+    /// As [`KernelForHost`](WrittenBy::KernelForHost), but kernels of sessions that recover read what earlier ones wrote.
+    KernelsForHost,
 }
 
 /// What a buffer holds when the first kernel starts.
@@ -247,7 +249,7 @@ buffers! {
     NearSlots {
         words NearSlots u64 "slots" | "slots.near" Near Host (|p| p.slots(Placement::Near) * LINE) (Zeros)
             "The words of the slots of near rings.";
-        done NearDone u64 "done" | "done.near" Host KernelForHost (|p| p.slots(Placement::Near)) (Zeros)
+        done NearDone u64 "done" | "done.near" Host KernelsForHost (|p| p.slots(Placement::Near)) (Zeros)
             "Their completion records.";
     }
 
@@ -255,7 +257,7 @@ buffers! {
     FarSlots {
         words FarSlots u64 "slots" | "slots.far" Host Host (|p| p.slots(Placement::Far) * LINE) (Zeros)
             "The words of the slots of far rings.";
-        done FarDone u64 "done" | "done.far" Host KernelForHost (|p| p.slots(Placement::Far)) (Zeros)
+        done FarDone u64 "done" | "done.far" Host KernelsForHost (|p| p.slots(Placement::Far)) (Zeros)
             "Their completion records.";
     }
 
@@ -305,6 +307,18 @@ buffers! {
             "What the host asks of a pass: one line per group, because many groups that read the same line over a bus get it only one after the other.";
         report PassReport u64 "report" Host KernelForHost (|p| PassReport::new(p.layout).words) (Zeros)
             "What the kernel tells the host when a pass has ended.";
+    }
+
+    /// What kernels of sessions that recover need; see [`recovery`](super::super::recovery).
+    RecoveryBuffers {
+        recovered Recovered u64 "recovered" Device Nobody (|p| p.layout.stripe_count()) (Zeros)
+            "The position of each stripe below which tasks may have records from before the device was lost. It is 0 until then.";
+        epochs Epochs u64 "epochs" Host KernelForHost (|p| p.layout.stripe_count()) (Zeros)
+            "The epoch after the last fence of each stripe.";
+        begun TaskBegun u64 "task_begun" Host KernelForHost (|p| p.layout.slot_count()) (Zeros)
+            "The position of the last task of each slot that must not begin twice and has begun, and one more.";
+        passed Passed u32 "passed" Group Kernel (|_| 1) (Zeros)
+            "How many tasks of a window have ended before the device was lost.";
     }
 
     /// The buffers that every kernel has in memory that all groups see.
@@ -542,8 +556,8 @@ pub(crate) use rows::TABLE;
 pub(super) use rows::{
     BatchSlots, CellBuffers, ControlCopy, EventBuffers, FarSlots, FrameBuffers, FrontierBuffers,
     GlobalBuffers, GraphBuffers, NearFrontierBuffers, NearSlots, NoticeBuffers, PassBuffers, PayloadBuffers,
-    PayloadCopies, PieceCopies, PlaceBuffers, ReplyBuffers, ReplyCopies, RingShareBuffers, RoundBuffers,
-    RouterBuffers, SharedBuffers, SlotCopies, SpawnBuffers, StepBuffers, TreeBuffers,
+    PayloadCopies, PieceCopies, PlaceBuffers, RecoveryBuffers, ReplyBuffers, ReplyCopies, RingShareBuffers,
+    RoundBuffers, RouterBuffers, SharedBuffers, SlotCopies, SpawnBuffers, StepBuffers, TreeBuffers,
 };
 
 /// The words of [`SharedBuffers::state`].

@@ -9,6 +9,7 @@ use pelton_ir::types::{Access, Len, Num, Space};
 
 use super::buffers::{BufferId, KernelPlan, WrittenBy};
 use super::layout::{BufferBinding, BufferKey, RegionArea};
+use super::spec::Recovery;
 
 /// Declares buffers in a module and keeps a list of those that the host binds.
 pub(super) struct Declarer<'m> {
@@ -33,7 +34,8 @@ impl Declarer<'_> {
         let access = match row.written {
             WrittenBy::Host | WrittenBy::Nobody => Access::Read,
             WrittenBy::Kernel => Access::ReadWrite,
-            WrittenBy::KernelForHost => Access::Write,
+            WrittenBy::KernelsForHost if self.plan.spec.recovery == Recovery::On => Access::ReadWrite,
+            WrittenBy::KernelForHost | WrittenBy::KernelsForHost => Access::Write,
         };
         if let Some(kind) = kind {
             let width = WordWidth::of(row.elem);

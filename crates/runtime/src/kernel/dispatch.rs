@@ -10,7 +10,7 @@ use pelton_ir::types::{Order, Scope};
 
 use super::adapt::{AdaptedHandler, ArgumentPlace, HandlerArgs, HandlerCode};
 use super::context::{KernelContext, U32, state};
-use super::handler::{Visible, Width};
+use super::handler::{Class, Visible, Width};
 use super::{builtin, event, packed, print, spec, steps};
 use crate::protocol::{FaultCode, Opcode, Status, WindowState, slot};
 
@@ -62,6 +62,8 @@ pub(super) struct HandlerEntry {
     pub op: Opcode,
     pub width: Width,
     pub visible: Visible,
+    /// Whether a task that had begun when the device was lost begins again.
+    pub class: Class,
     /// How many arguments the handler reads.
     pub arity: u32,
     /// The number of the counter of the opcode's tasks.
@@ -196,11 +198,13 @@ pub(super) fn write_dispatch(
     if !fused {
         for (op, name, visible, code) in builtin::builtin_functions() {
             let arity = op.builtin_arity().unwrap_or(0);
-            entries.push(write_entry(m, kernel, (op, name, visible, arity), &code));
+            let facts = EntryFacts { op, name, visible, class: Class::Restart, arity };
+            entries.push(write_entry(m, kernel, facts, &code));
         }
     }
     for CheckedHandler { handler, code, arity, .. } in handlers {
-        let facts = (handler.op, &*handler.name, handler.visible, *arity);
+        let (op, name, visible, class) = (handler.op, &*handler.name, handler.visible, handler.class);
+        let facts = EntryFacts { op, name, visible, class, arity: *arity };
         entries.push(write_entry(m, kernel, facts, code));
     }
     let dispatch = match fused {
@@ -210,18 +214,29 @@ pub(super) fn write_dispatch(
     HandlerTable { entries, dispatch }
 }
 
+/// What is known of a handler beside its code.
+struct EntryFacts<'s> {
+    op: Opcode,
+    name: &'s str,
+    visible: Visible,
+    class: Class,
+    arity: u32,
+}
+
 /// Writes the functions of one handler. A fused kernel has no packed slots, and a packed slot has room for opcodes of
-/// one byte only, and none for a payload or a reply.
+/// one byte only, and none for a payload or a reply. A task that has to say that it begins needs a slot of its own.
 fn write_entry(
     m: &mut Builder,
     kernel: &KernelContext<'_>,
-    (op, name, visible, arity): (Opcode, &str, Visible, u32),
+    EntryFacts { op, name, visible, class, arity }: EntryFacts<'_>,
     code: &HandlerCode,
 ) -> HandlerEntry {
+    let says_begun = kernel.recovery.is_some() && class == Class::Once;
     let packs = kernel.spec.body != spec::SlotBody::Fused
         && op.code() <= u8::MAX.into()
         && code.width == Width::Lane
         && !code.resumable
+        && !says_begun
         && !code.places.any();
     // The host reads a reply as soon as it has seen the record.
     let visible = if code.places.reply { Visible::Memory } else { visible };
@@ -243,11 +258,12 @@ fn write_entry(
     let packed_name = format!("{name}.packed");
     let inner = packs.then(|| code.write_adapted(m, kernel, (&packed_name, &buffers), ArgumentPlace::Word));
     let HandlerCode { width, resumable, frame_words, sees_faults, .. } = *code;
-    let light = code.is_light() && !resumable;
+    let light = code.is_light() && !resumable && !says_begun;
     HandlerEntry {
         op,
         width,
         visible,
+        class,
         arity,
         counter,
         light,

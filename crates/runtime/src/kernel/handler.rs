@@ -88,15 +88,22 @@ pub enum Visible {
     Result,
 }
 
-/// Whether tasks of a handler may run a second time after a device was lost. Sessions do not run tasks again yet, so
-/// this has no effect so far.
+/// Whether a task that had begun when a device was lost may begin again. It has an effect only in sessions that
+/// [recover](super::spec::Recovery).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Class {
-    /// A task must not run twice, because running it again could change something.
+    /// A task begins again, because whatever it did was lost with the device.
     #[default]
+    Restart,
+    /// A task never begins twice, because its effects may outlive the device. If the device is lost after the task has
+    /// begun and before it has ended, the task ends as [lost](crate::TaskError::Lost). Such a task says in the host's memory
+    /// that it begins, so it costs more than others, always runs in a window, and cannot be in a packed slot.
     Once,
-    /// A task may run twice, because running it again changes nothing.
+    /// A task may run any number of times, because running it again changes nothing. So far this is the same as
+    /// [`Restart`](Class::Restart).
     Idempotent,
+    /// Tasks may run in any order. So far this is the same as [`Restart`](Class::Restart).
+    Commuting,
 }
 
 /// What the tasks of an opcode do. [`Spec::handler`](super::Spec::handler) gives the handler a name and an opcode.
@@ -120,7 +127,7 @@ pub struct Handler {
     pub width: Width,
     /// Which effects of a task are visible to others when it has ended.
     pub visible: Visible,
-    /// Whether a task may run a second time.
+    /// Whether a task that had begun when the device was lost begins again.
     pub class: Class,
     /// The handler's function, and the buffers that it names.
     pub module: Module,
@@ -213,7 +220,7 @@ impl Handler {
         Handler { may_trap: true, ..self }
     }
 
-    /// Sets whether a task may run a second time after a device was lost. See [`Class`].
+    /// Sets whether a task that had begun when the device was lost begins again. See [`Class`].
     pub fn class(self, class: Class) -> Self {
         Handler { class, ..self }
     }

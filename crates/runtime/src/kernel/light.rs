@@ -4,7 +4,7 @@
 //! the work of a whole group. So the lane that polls its ring reads the line, makes sure that it is the expected one
 //! and whole, runs the task, and posts its record.
 
-use pelton_ir::builder::{Builder, Callee, FunctionBuilder};
+use pelton_ir::builder::{Builder, Callee, FunctionBuilder, Val};
 use pelton_ir::types::{Order, Scope};
 
 use super::adapt::HandlerArgs;
@@ -101,6 +101,8 @@ pub(super) struct FoundLine<'b> {
     pub tenant: U32<'b>,
     pub permit: TaskPermit<'b>,
     pub level: U32<'b>,
+    /// Whether the task may have ended before the device was lost, if it can have. Then only a group takes it.
+    pub may_have_ended: Option<Val<'b, bool>>,
 }
 
 impl LightTasks {
@@ -179,7 +181,11 @@ impl LightTasks {
             }
             None => attempt(),
         };
-        f.choose(whole, refuse_cells, || f.lit(attempt::NOT_READY))
+        let try_line = || f.choose(whole, refuse_cells, || f.lit(attempt::NOT_READY));
+        match found.may_have_ended {
+            Some(may) => f.choose(may, || f.lit(attempt::NEEDS_WINDOW), try_line),
+            None => try_line(),
+        }
     }
 }
 

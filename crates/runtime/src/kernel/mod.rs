@@ -15,7 +15,7 @@
 //! 5. What runs many tasks: `window` takes tasks from the first handler to the last record, `steps` runs tasks that
 //!    take several steps in a drained batch, `cells`, `home` and `ready` run those of a session, `tree`, `spawn`,
 //!    `event` and `graphs` let tasks make others and wait for them, `arrivals` says which of these come next, `claim` chooses
-//!    the ring that is served next, and `fence` ends fences.
+//!    the ring that is served next, `fence` ends fences, and `recovery` passes over what has ended before a device was lost.
 //! 6. The outer loops: `live` says which group does what in a kernel that stays, `near` and `far` serve its two kinds
 //!    of rings, and `drain` runs one pass over a batch.
 //! 7. What polls: `watch` looks at near rings and `route` at far ones, `light` runs small tasks on the spot, and
@@ -59,6 +59,7 @@ pub(crate) mod payload;
 mod placement;
 mod print;
 mod ready;
+mod recovery;
 pub(crate) mod ring_shares;
 mod route;
 mod slots;
@@ -87,6 +88,6 @@ pub(crate) use layout::worker_count;
 pub(crate) use light::FEW_TASKS;
 pub use payload::PlaceSizes;
 pub use placement::Placement;
-pub use spec::{Claim, Geometry, Io, Lifetime, Report, SlotBody, Spec, Telemetry};
+pub use spec::{Claim, Geometry, Io, Lifetime, Recovery, Report, SlotBody, Spec, Telemetry};
 pub use tenant::{Region, Tenant, TenantId};
 pub use text::{SpecFiles, TextError};

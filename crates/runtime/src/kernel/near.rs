@@ -269,6 +269,7 @@ fn run_in_place<'b>(
         let word = f.atomic_load(Order::Acquire, Scope::System, slots.words.at(at));
         let fresh = f.cast::<u32>(word).eq(slots.ready_word(f, position));
         let whole = check.map_or(fresh, |check| f.choose(fresh, || f.call(check, at), || f.lit(false)));
+        let whole = run.has_ended_before(f, (owner.ring, position)).map_or(whole, |ended| whole | ended);
         f.when(!whole, || look.leave(count));
         // A task that was submitted after a change of the mask or the quota must not begin under the old ones.
         let same = kernel.host_word(f, owner.tenant + control::MASKS).eq(mask) & credit.holds(f, kernel);
@@ -302,7 +303,12 @@ fn copy_window<'b>(
     f.range((f.lane(), f.lit(most_tasks(run)), f.lanes()), (), |look, task, ()| {
         let position = window.first + f.cast::<u64>(task);
         let at = (window.base + slots.slot_in_stripe(f, position)) * LINE;
-        f.when(!copy_line(f, run, (task, position, at)), || {
+        let copy = || copy_line(f, run, (task, position, at));
+        let there = match run.has_ended_before(f, (owner.ring, position)) {
+            Some(ended) => f.choose(ended, || f.lit(true), copy),
+            None => copy(),
+        };
+        f.when(!there, || {
             f.atomic_min(Order::Relaxed, Scope::Group, limit, task);
             look.leave(());
         });
@@ -372,15 +378,21 @@ fn write_ready(
             });
             whole
         };
-        f.choose(
-            fresh,
-            || {
-                let open =
-                    claim::may_run(f, kernel, f.load(kernel.global.rings.at(slots.ring_of_polled(ring))));
+        let open = || claim::may_run(f, kernel, f.load(kernel.global.rings.at(slots.ring_of_polled(ring))));
+        let look = || {
+            let ready = || {
+                let open = open();
                 check.map_or(open, |check| believed(check) & open)
-            },
-            || f.lit(false),
-        )
+            };
+            f.choose(fresh, ready, || f.lit(false))
+        };
+        match run.has_ended_before(f, (ring, head)) {
+            Some(ended) => {
+                let ended = there.map_or(ended, |there| there & ended);
+                f.choose(ended, open, look)
+            }
+            None => look(),
+        }
     })
 }
 

@@ -215,6 +215,10 @@ impl RouterRounds<'_> {
             tenant,
             rights: kernel.pollers_are_told().then(|| kernel.rights(f, tenant)),
             quiet: claims.eq(head) & self.run.fences.is_quiet(f, ring, head),
+            may_have_ended: kernel
+                .recovery
+                .as_ref()
+                .map(|recovery| recovery.may_have_ended(f, slots, (ring, head))),
         }
     }
 
@@ -234,7 +238,7 @@ impl RouterRounds<'_> {
         end: U64<'b>,
     ) {
         let (kernel, far) = (self.run.kernel, self.far);
-        let RouterRing { ring, head, number, tenant, rights, quiet } = at;
+        let RouterRing { ring, head, number, tenant, rights, quiet, may_have_ended } = at;
         let few = (end - head).le(FEW_TASKS) & f.lane().lt(kernel.layout.window);
         let mask = rights.map(|rights| rights.light_mask(f));
         let permit = mask.map_or(TaskPermit::Unread, TaskPermit::Mask);
@@ -242,11 +246,9 @@ impl RouterRounds<'_> {
             mask.map_or(few & quiet, |mask| few & quiet & mask.ne(0)),
             || {
                 let level = claim::ring_level(f, kernel, self.run.slots, ring);
-                self.light.attempt(
-                    f,
-                    self.run,
-                    FoundLine { words, position: head, number, tenant, permit, level },
-                )
+                let found =
+                    FoundLine { words, position: head, number, tenant, permit, level, may_have_ended };
+                self.light.attempt(f, self.run, found)
             },
             || f.lit(attempt::NEEDS_WINDOW),
         );
@@ -278,6 +280,8 @@ struct RouterRing<'b> {
     tenant: U32<'b>,
     /// The tenant's mask and quota, where they are read together with the line.
     rights: Option<Rights<'b>>,
+    /// Whether the task at the head may have ended before the device was lost, if it can have.
+    may_have_ended: Option<Val<'b, bool>>,
     /// Whether everything before the head has ended and its marks were followed, so that no group works on the ring.
     quiet: Val<'b, bool>,
 }

@@ -144,6 +144,18 @@ pub enum Telemetry {
     Off,
 }
 
+/// Whether a session goes on after its device was lost.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Recovery {
+    /// A session whose device is lost ends.
+    #[default]
+    Off,
+    /// A session whose device is lost launches its kernel again, on the same device or on
+    /// [another one](crate::Session::set_failover), and tasks that had not ended begin again. [`Class`](super::Class) says
+    /// which tasks must not. `docs/recovery.md` has every promise.
+    On,
+}
+
 /// The description of a kernel.
 ///
 /// [`Spec::new`] describes a kernel that has only the built-in operations, and the other methods change one thing each.
@@ -165,6 +177,8 @@ pub struct Spec {
     pub report: Report,
     /// What is counted and measured while tasks run.
     pub telemetry: Telemetry,
+    /// Whether a session goes on after its device was lost.
+    pub recovery: Recovery,
     /// How much of the device the kernel may take, in percent of the groups that can be resident at once.
     pub share: u32,
     /// How long the kernel may run without a sign of life from its host before it ends. A session gives the sign by
@@ -228,6 +242,7 @@ impl Spec {
             io: Io::default(),
             report: Report::default(),
             telemetry: Telemetry::default(),
+            recovery: Recovery::default(),
             share: 100,
             lease: Duration::from_secs(10),
             fuel: 1 << 20,
@@ -281,6 +296,11 @@ impl Spec {
     /// Sets what is counted and measured while tasks run.
     pub fn telemetry(self, telemetry: Telemetry) -> Self {
         Spec { telemetry, ..self }
+    }
+
+    /// Sets whether a session goes on after its device was lost.
+    pub fn recovery(self, recovery: Recovery) -> Self {
+        Spec { recovery, ..self }
     }
 
     /// Sets how much of the device the kernel may take, in percent of the groups that can be resident at once. Sessions that run

@@ -107,6 +107,13 @@ impl<'b> RingHead<'b> {
         let (kernel, slots) = (run.kernel, run.slots);
         let RingHead { ring, there, position, number, tenant, rights, words, later: (later, further) } = self;
         let fresh = f.cast::<u32>(words[0]).eq(slots.ready_word(f, position));
+        let may_have_ended =
+            kernel.recovery.as_ref().map(|recovery| recovery.may_have_ended(f, slots, (ring, position)));
+        // A group passes over a task that has ended before, whatever its slot holds by now.
+        let fresh = match run.has_ended_before(f, (ring, position)) {
+            Some(ended) => fresh | ended,
+            None => fresh,
+        };
         let fresh = there.map_or(fresh, |there| there & fresh);
         let alone = f.cast::<u32>(later).ne(slots.ready_word(f, further)) & f.lane().lt(kernel.layout.window);
         let alone = match run.fences.frontier() {
@@ -119,7 +126,8 @@ impl<'b> RingHead<'b> {
                 alone,
                 || {
                     let level = claim::ring_level(f, kernel, slots, ring);
-                    light.attempt(f, run, FoundLine { words, position, number, tenant, permit, level })
+                    let found = FoundLine { words, position, number, tenant, permit, level, may_have_ended };
+                    light.attempt(f, run, found)
                 },
                 || f.lit(attempt::NEEDS_WINDOW),
             );

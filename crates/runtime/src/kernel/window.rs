@@ -93,6 +93,9 @@ impl<'k> WindowRunner<'k> {
         for word in [state::WIDES, state::FENCED, state::DIRTY] {
             f.store(self.kernel.shared.state.at(word), 0);
         }
+        if let Some(recovery) = &self.kernel.recovery {
+            f.store(recovery.passed.at(0), 0);
+        }
     }
 
     /// Runs a window whose slots can be read. All lanes call it.
@@ -117,9 +120,12 @@ impl<'k> WindowRunner<'k> {
         };
         match window.owner {
             WindowOwner::Ring(owner) => {
-                let dispatch = || call(owner.tenant, owner.mask);
-                let end = cells::run_or_adopt(f, self, owner, (task, &place, op), dispatch);
-                self.keep_record(f, task, place.position, end);
+                self.run_unless_ended(f, owner.ring, (task, &place), || {
+                    self.say_begun(f, op, &place);
+                    let dispatch = || call(owner.tenant, owner.mask);
+                    let end = cells::run_or_adopt(f, self, owner, (task, &place, op), dispatch);
+                    self.keep_record(f, task, place.position, end);
+                });
             }
             // A pass over a batch is one lap, so all of its records have the same generation.
             WindowOwner::EachSlot => {
@@ -295,9 +301,10 @@ impl<'k> WindowRunner<'k> {
             });
         });
         f.when(f.lane().eq(0), || {
-            kernel.bump_own(f, f.lit(control::DONE_COUNT), window.count);
-            kernel.bump_own(f, owner.tenant + control::CLAIMS, window.count);
-            kernel.bump_own(f, owner.level + control::LEVELS, window.count);
+            let count = self.tasks_run(f, window.count);
+            kernel.bump_own(f, f.lit(control::DONE_COUNT), count);
+            kernel.bump_own(f, owner.tenant + control::CLAIMS, count);
+            kernel.bump_own(f, owner.level + control::LEVELS, count);
         });
     }
 
@@ -327,7 +334,7 @@ pub(super) fn has_ended(state: U32<'_>) -> Val<'_, bool> {
 }
 
 /// The bits of a record that hold the status.
-const STATUS_BITS: u32 = (1 << slot::GENERATION_SHIFT) - 1;
+pub(super) const STATUS_BITS: u32 = (1 << slot::GENERATION_SHIFT) - 1;
 
 /// Posts a record, which tells the host that the task has ended.
 pub(super) fn post_record<'b>(

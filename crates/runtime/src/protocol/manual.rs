@@ -6,8 +6,8 @@ use std::fmt::Write;
 
 use super::step::{
     self, ALONE, DRAIN, EVENTS, FAR, FENCES, FOLLOW, GRAPHS, GROUP_STEPS, KEEPER, KEPT, LANE, LANE_STEPS,
-    LANES, LOCAL, MARKS, NEAR, OWN, PAIR, PAYLOAD, REMOTE, REPLY, SPAWNS, STEPS, TELLS, TOLD, TREES, VERB,
-    WAKE, WATCH,
+    LANES, LOCAL, MARKS, NEAR, ONCE, OWN, PAIR, PAYLOAD, RECOVERY, REMOTE, REPLY, SPAWNS, STEPS, TELLS, TOLD,
+    TREES, VERB, WAKE, WATCH,
 };
 use super::{
     Priority, Status, StatusMove, UNBOUNDED, WindowState, WordRow, control, fault, graph, io, log, opcode,
@@ -252,6 +252,8 @@ fn steps() -> String {
             (SPAWNS, "with spawned tasks"),
             (EVENTS, "with events"),
             (GRAPHS, "with graphs"),
+            (RECOVERY, "with recovery"),
+            (ONCE, "with tasks that must not begin twice"),
         ];
         let only: String = only
             .iter()

@@ -93,6 +93,11 @@ pub const VERB: u32 = 1 << 28;
 /// The step exists where a list of tasks that wait for an event is looked at, which several places of the kernel do.
 pub const WAKE: u32 = 1 << 29;
 
+/// The step exists only where the session can recover after its device was lost.
+pub const RECOVERY: u32 = 1 << 30;
+/// The step exists only where such a session has a handler whose tasks must not begin twice.
+pub const ONCE: u32 = 1 << 31;
+
 const KINDS: u32 = NEAR | FAR | DRAIN | FOLLOW | VERB | WAKE;
 const LIVE: u32 = NEAR | FAR;
 
@@ -199,6 +204,9 @@ steps! {
     "see"      Host   AtomicLoad  "done"    Acquire System (LIVE) "Loads the record, and then sees what the task wrote.";
     "fetch"    Host   AtomicLoad  "reply_said" Relaxed System (LIVE | REPLY) "";
     "fetch"    Host   AtomicLoad  "reply"   Relaxed System (LIVE | REPLY) "";
+    "lose"     Host   AtomicStore "done"    Release System (LIVE | RECOVERY) "Stores the record of a task that may have run when the device was lost. No kernel runs then, and the kernels before and after do not post this record.";
+    "begun"    Host   AtomicLoad  "task_begun" Relaxed System (LIVE | RECOVERY) "";
+    "epoch"    Host   AtomicLoad  "epochs"  Relaxed System (LIVE | RECOVERY) "";
     "give up"  Host   AtomicStore "taken"   Release System (LIVE) "A ticket gives up its slots after it has read their records.";
     "reclaim"  Host   AtomicLoad  "taken"   Acquire System (LIVE) "The producer finds that slots were given up and may write them again.";
     "clear"    Host   AtomicStore "taken"   Relaxed System (LIVE) "";
@@ -250,6 +258,10 @@ steps! {
     "count"    Group  AtomicLoad  "rows"    Relaxed System (LIVE) "";
     "count"    Group  AtomicStore "rows"    Relaxed System (LIVE) "";
     "record"   Group  AtomicStore "done"    Relaxed System (KINDS) "";
+    "passed"   Group  AtomicLoad  "done"    Relaxed System (LIVE | RECOVERY) "";
+    "passed"   Group  AtomicAdd   "passed"  Relaxed Group  (LIVE | RECOVERY) "";
+    "epoch"    Group  AtomicStore "epochs"  Relaxed System (LIVE | RECOVERY) "";
+    "begun"    Group  AtomicStore "task_begun" Relaxed System (LIVE | RECOVERY | ONCE) "";
     "length"   Group  AtomicLoad  "payload_bytes" Relaxed System (KINDS | PAYLOAD) "";
     "payload"  Group  LoadWide    "payload" Relaxed System (KINDS | PAYLOAD | REMOTE) "";
     "payload"  Group  StoreWide   "payload_copy" Relaxed Group (KINDS | PAYLOAD | REMOTE) "";
@@ -356,6 +368,7 @@ steps! {
     "room"     Group  AtomicLoad  "front"   Acquire Device (NEAR | LANES | FENCES | MARKS) "The same, where groups copy lines.";
     "tail"     Group  AtomicLoad  "route"   Acquire Device (FAR)  "Loads the tail in device memory, and then sees the lines before it. The tail may be older than the claim.";
     "room"     Group  AtomicLoad  "front"   Acquire Device (FAR | FENCES) "Loads the frontier. The marks below it have been read and may be written again one lap later.";
+    "begun"    Group  Fence       ""        AcqRel  System (LIVE | RECOVERY | ONCE) "Stands between the word that says that a task begins which must not begin twice, and everything that the task does.";
     "adopt"    Group  AtomicCas   "cells"   AcqRel  Device (LIVE | STEPS) "Makes a cell LIVE that has no task, and then writes its words. What the last task of the cell did to them was before.";
     "after"    Group  Fence       ""        Acquire System (LIVE | STEPS | EVENTS) "Follows the line of a task that waits for an event before its first step, and then sees for which.";
     "come"     Group  AtomicLoad  "events"  Acquire Device (LIVE | STEPS | EVENTS) "Loads the count of an event. If that is high enough, the task goes on and sees what was done before the signal.";

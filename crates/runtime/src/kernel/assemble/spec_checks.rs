@@ -9,7 +9,7 @@ use crate::kernel::error::AssembleError;
 use crate::kernel::handler::{ARG, FRAME, OBSERVABLE, PAYLOAD, REPLY};
 use crate::kernel::layout::check_addressed;
 use crate::kernel::placement::Placement;
-use crate::kernel::spec::{Geometry, Io, Lifetime, SlotBody, Spec};
+use crate::kernel::spec::{Geometry, Io, Lifetime, Recovery, SlotBody, Spec};
 use crate::kernel::tenant::{Region, Tenant};
 use crate::protocol::log::Format;
 
@@ -42,6 +42,9 @@ fn check_axes(spec: &Spec, caps: &Caps) -> Result<(), AssembleError> {
     }
     if spec.lifetime == Lifetime::Drain && spec.placement == Some(Placement::Near) {
         return refuse("placement", "near", "a drained batch lies in host memory");
+    }
+    if spec.recovery == Recovery::On {
+        check_recovery(spec)?;
     }
     if spec.body == SlotBody::Fused && spec.handlers.len() != 1 {
         let why = "a fused kernel runs its only handler, so there must be exactly one";
@@ -78,6 +81,17 @@ fn check_axes(spec: &Spec, caps: &Caps) -> Result<(), AssembleError> {
             let what = "the most steps of a task";
             Err(AssembleError::Size { what, found: found.into(), most: Spec::MAX_STEPS.into() })
         }
+    }
+}
+
+/// Refuses what a session that recovers cannot have yet. Resumable handlers are refused with the handlers.
+fn check_recovery(spec: &Spec) -> Result<(), AssembleError> {
+    let refuse = |why| Err(AssembleError::Axis { axis: "recovery", value: "on", why });
+    match spec {
+        _ if spec.lifetime == Lifetime::Drain => refuse("a drained batch has no session that could recover"),
+        _ if spec.events > 0 => refuse("events are not restored yet when a device is lost"),
+        _ if spec.largest_graph() > 0 => refuse("graphs are not restored yet when a device is lost"),
+        _ => Ok(()),
     }
 }
 

@@ -8,6 +8,7 @@
 //! io = "off"                             # or "polled", "on_miss"
 //! report = "full"                        # or "control"
 //! telemetry = "sampled"                  # or "full", "off"
+//! recovery = "on"                        # or "off", which it is if left out: whether the session outlives its device
 //! share = 100                            # percent of the device
 //! lease = "10s"                          # ns, us, ms, s or m
 //! fuel = 1048576
@@ -50,7 +51,7 @@
 //! op = 8                                 # the lowest that is free, from 8 on, if left out
 //! width = "lane"                         # or "group"
 //! visible = "memory"                     # or "result"
-//! class = "once"                         # or "idempotent"
+//! class = "restart"                      # or "once", "idempotent", "commuting"
 //! takes_over = false                     # whether tasks that an older version has begun go on with this one
 //! file = "add.pel"                       # or text = '''…'''
 //!

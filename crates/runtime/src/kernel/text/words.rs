@@ -6,7 +6,7 @@ use pelton_ir::types::{Access, Type};
 
 use crate::kernel::handler::{Class, Visible, Width};
 use crate::kernel::placement::Placement;
-use crate::kernel::spec::{Claim, Io, Lifetime, Report, SlotBody, Telemetry};
+use crate::kernel::spec::{Claim, Io, Lifetime, Recovery, Report, SlotBody, Telemetry};
 use crate::protocol::Priority;
 
 /// The values of an axis, each with its word.
@@ -25,9 +25,15 @@ pub(super) const IO: WordList<Io> = &[("off", Io::Off), ("polled", Io::Polled), 
 pub(super) const REPORT: WordList<Report> = &[("full", Report::Full), ("control", Report::Control)];
 pub(super) const TELEMETRY: WordList<Telemetry> =
     &[("sampled", Telemetry::Sampled), ("full", Telemetry::Full), ("off", Telemetry::Off)];
+pub(super) const RECOVERY: WordList<Recovery> = &[("off", Recovery::Off), ("on", Recovery::On)];
 pub(super) const WIDTH: WordList<Width> = &[("lane", Width::Lane), ("group", Width::Group)];
 pub(super) const VISIBLE: WordList<Visible> = &[("memory", Visible::Memory), ("result", Visible::Result)];
-pub(super) const CLASS: WordList<Class> = &[("once", Class::Once), ("idempotent", Class::Idempotent)];
+pub(super) const CLASS: WordList<Class> = &[
+    ("restart", Class::Restart),
+    ("once", Class::Once),
+    ("idempotent", Class::Idempotent),
+    ("commuting", Class::Commuting),
+];
 pub(super) const TYPE: WordList<Type> = &[
     (Type::U32.word(), Type::U32),
     (Type::I32.word(), Type::I32),
