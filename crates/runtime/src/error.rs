@@ -55,6 +55,9 @@ pub enum Error {
         "the host cannot reach region {0:?} in place on this device: copy its elements with `read` and `write`"
     )]
     NotMapped(String),
+    /// What the user has set to be done [before a recovery](crate::Session::on_recovery) has panicked.
+    #[error("the hook that runs when a session recovers has panicked")]
+    RecoveryHook,
     /// A start position lies beyond [`Session::LAST_START`](crate::Session::LAST_START).
     #[error("a session cannot start at position {start:#x}; the last possible start is {last:#x}")]
     StartPosition { start: u64, last: u64 },
@@ -237,6 +240,10 @@ pub enum SessionEnd {
     /// The kernel returned although nobody had asked it to.
     #[error("its kernel returned without being asked to")]
     Returned,
+    /// The session could not [recover](crate::Recovery) on any device after its device was lost. This is what was wrong with
+    /// the last one that was tried.
+    #[error("its device was lost, and no device could go on: {0}")]
+    NotRecovered(Arc<Error>),
 }
 
 impl SessionEnd {
@@ -246,7 +253,7 @@ impl SessionEnd {
             SessionEnd::Stopped => return EndReason::Stopped,
             SessionEnd::Lease(_) => LossReason::Lease,
             SessionEnd::Device(error) if matches!(**error, DeviceError::Fault { .. }) => LossReason::Trap,
-            SessionEnd::Device(_) => LossReason::Device,
+            SessionEnd::Device(_) | SessionEnd::NotRecovered(_) => LossReason::Device,
             SessionEnd::Returned => LossReason::Returned,
         })
     }
@@ -285,6 +292,25 @@ pub enum LossReason {
     /// for this reason; the session itself may still run.
     #[error("its kernel posted a record that does not follow the protocol")]
     Record,
+}
+
+impl LossReason {
+    /// Every reason, in the order of their codes, which begin with 1.
+    pub(crate) const ALL: [LossReason; 5] =
+        [LossReason::Lease, LossReason::Trap, LossReason::Device, LossReason::Returned, LossReason::Record];
+
+    /// Returns the code of this reason in a completion record.
+    pub const fn code(self) -> u32 {
+        self as u32 + 1
+    }
+
+    /// Returns the reason with this code, or `None` if there is none.
+    pub const fn from_code(code: u32) -> Option<LossReason> {
+        match code {
+            1..=5 => Some(LossReason::ALL[code as usize - 1]),
+            _ => None,
+        }
+    }
 }
 
 /// Why tasks were not submitted. The kernel has seen none of them.
@@ -383,10 +409,12 @@ pub enum TaskError {
         "the pass did not run the task: its tenant is disabled or has no credit, or the pass ended before"
     )]
     Left,
-    /// The session ended by itself before the task did. [`Session::session_end`](crate::Session::session_end) has the
-    /// details.
-    #[error("the session was lost before the task ended: {0}")]
-    Lost(LossReason),
+    /// The device was lost before the task ended. Either the session ended with it, and
+    /// [`Session::session_end`](crate::Session::session_end) has the details, or the session has
+    /// [recovered](crate::Recovery), and the task must not begin twice. `may_have_run` is false only if it is certain that
+    /// the task had not begun.
+    #[error("the session was lost before the task {}: {reason}", if *may_have_run { "ended" } else { "began" })]
+    Lost { reason: LossReason, may_have_run: bool },
     /// The task has not ended yet. It may be waited for again.
     #[error("the task has not ended yet")]
     Late,

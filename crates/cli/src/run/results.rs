@@ -109,6 +109,9 @@ impl<'n, W: Write> ResultWriter<'n, W> {
                 }
                 out.write_all(b"}}\n")?;
             }
+            Err(TaskError::Lost { may_have_run, .. }) => {
+                writeln!(out, ", \"status\": \"lost\", \"may_have_run\": {may_have_run}}}")?;
+            }
             Err(why) => {
                 let status = match why {
                     TaskError::Cancelled { .. } => "cancelled",

@@ -106,7 +106,7 @@ impl Batch {
         if entry.tenant >= Tenant::MAX_TENANTS {
             return Err(SubmitError::UnknownTenant(entry.tenant));
         }
-        if entry.status == Status::Cancelled {
+        if matches!(entry.status, Status::Cancelled | Status::Lost) {
             return Err(SubmitError::NotSubmittable(Opcode::CANCEL));
         }
         if entry.status == Status::Published {

@@ -43,7 +43,7 @@ impl BatchEntry {
             return Err(wrong(STATUS, "bits 8-31 must be zero"));
         }
         let status = Status::from_code(status)
-            .filter(|status| *status != Status::Cancelled)
+            .filter(|status| !matches!(status, Status::Cancelled | Status::Lost))
             .ok_or_else(|| wrong(STATUS, "which is not the status of a slot"))?;
         let tenant = slot.0[TENANT as usize];
         if tenant as usize >= TENANTS {

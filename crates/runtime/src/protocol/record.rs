@@ -3,6 +3,7 @@
 use super::slot::{GENERATION_SHIFT, status_word};
 use super::table::words;
 use super::{Malformed, Status, TaskFault, WirePlace};
+use crate::error::LossReason;
 
 /// The half of a completion record that a word is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,8 +17,8 @@ pub enum RecordHalf {
 words! {
     /// The two words of a completion record.
     RecordHalf;
-    STATUS 0 Low  "The status in bits 0-7 (DONE, FAULT or CANCELLED), and the generation in bits 8-31.";
-    VALUE  1 High "The result if the status is DONE, the fault if it is FAULT, and the number of steps that had begun if it is CANCELLED.";
+    STATUS 0 Low  "The status in bits 0-7 (DONE, FAULT, CANCELLED or LOST), and the generation in bits 8-31.";
+    VALUE  1 High "The result if the status is DONE, the fault if it is FAULT, the number of steps that had begun if it is CANCELLED, and the code of the reason if it is LOST.";
 }
 
 /// A completion record as it stands in memory. It is zero until the device writes it for the first time.
@@ -37,6 +38,8 @@ pub enum TaskEnd {
         /// How many steps had begun.
         steps: u32,
     },
+    /// The task may have run, and its device was lost for this reason before the task had ended.
+    Lost(LossReason),
 }
 
 impl CompletionRecord {
@@ -47,6 +50,7 @@ impl CompletionRecord {
             TaskEnd::Done(value) => (Status::Done, value),
             TaskEnd::Fault(fault) => (Status::Fault, fault.word()),
             TaskEnd::Cancelled { steps } => (Status::Cancelled, steps),
+            TaskEnd::Lost(reason) => (Status::Lost, reason.code()),
         };
         CompletionRecord(status_word(status, generation) as u64 | (value as u64) << 32)
     }
@@ -74,6 +78,10 @@ impl CompletionRecord {
                 None => Err(self.malformed(VALUE, "which is not a fault code")),
             },
             Some(Status::Cancelled) => Ok(TaskEnd::Cancelled { steps: value }),
+            Some(Status::Lost) => match LossReason::from_code(value) {
+                Some(reason) => Ok(TaskEnd::Lost(reason)),
+                None => Err(self.malformed(VALUE, "which is not a reason for a loss")),
+            },
             _ => Err(self.malformed(STATUS, "which is not the status of a task that has ended")),
         }
     }

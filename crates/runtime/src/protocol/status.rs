@@ -18,6 +18,7 @@ codes! {
         Requeue   6 "REQUEUE"   "The task is to be taken again.";
         Fault     7 "FAULT"     "The task ended with a fault code.";
         Cancelled 8 "CANCELLED" "The task was withdrawn. Only completion records have this status, and they say how many steps of the task had begun.";
+        Lost      9 "LOST"      "The device was lost after the task had begun, and the task must not begin twice. Only completion records have this status, and the host writes them.";
     }
 }
 
@@ -45,7 +46,7 @@ impl WindowState {
 impl Status {
     /// Returns whether a task with this status has ended. Only such statuses occur in completion records.
     pub const fn has_ended(self) -> bool {
-        matches!(self, Status::Done | Status::Fault | Status::Cancelled)
+        matches!(self, Status::Done | Status::Fault | Status::Cancelled | Status::Lost)
     }
 
     /// Returns the status after a move, or an error if this status does not allow the move.

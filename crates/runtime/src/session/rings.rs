@@ -321,7 +321,7 @@ impl Rings {
     fn task_end_without_record(&self, stripe: &Stripe, position: u64) -> Option<Result<u32, TaskError>> {
         let why = match self.state.end_reason()? {
             EndReason::Stopped => TaskError::Stopped { steps: self.steps_begun(stripe, position) },
-            EndReason::Lost(reason) => TaskError::Lost(reason),
+            EndReason::Lost(reason) => TaskError::Lost { reason, may_have_run: true },
         };
         // The record may have come between the look at the record and the look at the state.
         Some(stripe.ring.record_at(position).map_or(Err(why), record_outcome))
@@ -395,7 +395,8 @@ fn failed_outcome(record: CompletionRecord) -> Result<u32, TaskError> {
         Ok(TaskEnd::Done(result)) => Ok(result),
         Ok(TaskEnd::Fault(fault)) => Err(TaskError::Fault(fault)),
         Ok(TaskEnd::Cancelled { steps }) => Err(TaskError::Cancelled { steps }),
+        Ok(TaskEnd::Lost(reason)) => Err(TaskError::Lost { reason, may_have_run: true }),
         // Assembled kernels post nothing else.
-        Err(_) => Err(TaskError::Lost(LossReason::Record)),
+        Err(_) => Err(TaskError::Lost { reason: LossReason::Record, may_have_run: true }),
     }
 }

@@ -198,7 +198,10 @@ fn a_session_ends_if_no_kernel_can_be_launched_or_the_device_is_lost() {
         assert!(matches!(error, Error::Ended(_)), "{error}");
         let reason = EndReason::Lost(LossReason::Device);
         assert_eq!(session.session_end().map(|end| end.reason()), Some(reason), "{error}");
-        assert_eq!(waiting.join().unwrap(), Err(TaskError::Lost(LossReason::Device)));
+        assert_eq!(
+            waiting.join().unwrap(),
+            Err(TaskError::Lost { reason: LossReason::Device, may_have_run: true })
+        );
         let refused = producer.submit(Task::new(session.opcode("plain").unwrap())).unwrap_err();
         assert_eq!(refused, SubmitError::Ended(reason));
         assert!(matches!(session.hand_over(&session.spec(), Deadline::Now), Err(Error::Ended(_))));

@@ -28,7 +28,7 @@ const WORK: &str = "work";
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How tasks end that the GPU has not finished when it is lost.
-const LOST: TaskError = TaskError::Lost(LossReason::Device);
+const LOST: TaskError = TaskError::Lost { reason: LossReason::Device, may_have_run: true };
 
 /// The opcode of a task that adds to a word.
 const ADD: u32 = 8;

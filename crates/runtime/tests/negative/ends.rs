@@ -222,8 +222,8 @@ fn a_trap_loses_the_session_and_every_ticket_ends(on: &On) {
         let mut waits = idle.submit(add(1, 0)).unwrap();
         let mut trap = producer.submit(Task::new(op(TRAP))).unwrap();
         let reason = LossReason::Trap;
-        assert_eq!(trap.wait(soon()), Err(TaskError::Lost(reason)), "{shape}");
-        assert_eq!(waits.wait(soon()), Err(TaskError::Lost(reason)), "{shape}");
+        assert_eq!(trap.wait(soon()), Err(TaskError::Lost { reason, may_have_run: true }), "{shape}");
+        assert_eq!(waits.wait(soon()), Err(TaskError::Lost { reason, may_have_run: true }), "{shape}");
         let ended = SubmitError::Ended(EndReason::Lost(reason));
         assert_eq!(idle.submit(add(1, 0)).err(), Some(ended), "{shape}");
         assert!(matches!(session.producer(0), Err(Error::Ended(_))), "{shape}");
@@ -243,7 +243,11 @@ fn a_lease_that_runs_out_says_so(on: &On) {
         assert!(session.session_end().is_none() && producer.session_end().is_none(), "{shape}");
         let mut waits = idle.submit(add(1, 0)).unwrap();
         session.stop_renewing();
-        assert_eq!(waits.wait(soon()), Err(TaskError::Lost(LossReason::Lease)), "{shape}");
+        assert_eq!(
+            waits.wait(soon()),
+            Err(TaskError::Lost { reason: LossReason::Lease, may_have_run: true }),
+            "{shape}"
+        );
         let ended = SubmitError::Ended(EndReason::Lost(LossReason::Lease));
         assert_eq!(producer.submit(add(1, 0)).err(), Some(ended), "{shape}");
         let text =
@@ -279,7 +283,7 @@ pub(crate) fn a_lost_session_says_why() {
         let session = Session::launch(&device, &Spec::default()).unwrap();
         let mut producer = session.producer(0).unwrap();
         let mut ticket = producer.submit(Task::new(pelton::Opcode::NOP)).unwrap();
-        assert_eq!(ticket.wait(soon()), Err(TaskError::Lost(reason)));
+        assert_eq!(ticket.wait(soon()), Err(TaskError::Lost { reason, may_have_run: true }));
         let error = session.producer(0).unwrap_err().to_string();
         assert!(error.starts_with(text), "{error}");
         let end = producer.session_end().unwrap();
@@ -307,7 +311,7 @@ pub(crate) fn lost_by_its_device() {
     let session = Session::launch(&device, &Spec::default()).unwrap();
     let mut producer = session.producer(0).unwrap();
     let mut ticket = producer.submit(Task::new(pelton::Opcode::NOP)).unwrap();
-    assert_eq!(ticket.wait(soon()), Err(TaskError::Lost(LossReason::Device)));
+    assert_eq!(ticket.wait(soon()), Err(TaskError::Lost { reason: LossReason::Device, may_have_run: true }));
     let ended = SubmitError::Ended(EndReason::Lost(LossReason::Device));
     assert_eq!(producer.submit(Task::new(pelton::Opcode::NOP)).err(), Some(ended));
     assert!(session.stop().is_err());

@@ -1,5 +1,6 @@
 //! Tests of slots, lines, checks, generations and records.
 
+use pelton::LossReason;
 use pelton::protocol::record::TaskEnd;
 use pelton::protocol::slot::{self, GENERATION_MASK};
 use pelton::protocol::{
@@ -109,9 +110,12 @@ fn wrong_records_name_the_word() {
     let wrong = |word, name, value, why| Malformed::Word { place: WirePlace::Record, word, name, value, why };
     let ended = "which is not the status of a task that has ended";
     assert_eq!(CompletionRecord(1).end(), Err(wrong(0, "STATUS", 1, ended)));
-    assert_eq!(CompletionRecord(9).end(), Err(wrong(0, "STATUS", 9, ended)));
+    assert_eq!(CompletionRecord(10).end(), Err(wrong(0, "STATUS", 10, ended)));
+    assert_eq!(CompletionRecord(9).end(), Err(wrong(1, "VALUE", 0, "which is not a reason for a loss")));
     assert_eq!(CompletionRecord(10 << 32 | 7).end(), Err(wrong(1, "VALUE", 10, "which is not a fault code")));
     let text = CompletionRecord(10 << 32 | 7).end().unwrap_err().to_string();
     assert_eq!(text, "completion record: word 1 (value) is 0xa, which is not a fault code");
+    assert_eq!(CompletionRecord(2 << 32 | 9).end(), Ok(TaskEnd::Lost(LossReason::Trap)));
+    assert!(CompletionRecord(6 << 32 | 9).end().is_err());
     assert_eq!(CompletionRecord(5 << 32 | 8).end(), Ok(TaskEnd::Cancelled { steps: 5 }));
 }

@@ -18,7 +18,7 @@ fn follows(status: Status) -> &'static [(&'static str, Status)] {
         Yield => &[("claim", Claimed), ("fault", Fault), ("cancel", Empty)],
         Requeue => &[("claim", Claimed), ("fault", Fault), ("cancel", Empty)],
         Fault => &[("reset", Empty)],
-        Cancelled => &[],
+        Cancelled | Lost => &[],
     }
 }
 
