@@ -141,7 +141,7 @@ pub use payload::{Payload, PayloadTask, Submission};
 pub use pelton_device as device;
 pub use pelton_ir as ir;
 pub use protocol::{Opcode, Priority};
-pub use session::{Aim, Producer, Session, SessionGraph, Span, Ticket};
+pub use session::{Aim, Producer, RecoveringSession, Session, SessionGraph, Span, Ticket};
 pub use task::Task;
 pub use telemetry::{Snapshot, TaskState};
 

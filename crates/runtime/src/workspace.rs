@@ -71,16 +71,17 @@ elements! {
 /// from after it.
 #[derive(Clone, Debug)]
 pub struct RegionView<'s, T> {
-    memory: &'s Memory,
+    memory: Memory,
     name: String,
     first: usize,
     len: usize,
-    ty: PhantomData<T>,
+    /// The session cannot move to another device while there is a view.
+    ty: PhantomData<(&'s (), T)>,
 }
 
 /// Returns a view of a tenant's piece of a region, or of its observables.
 pub(crate) fn open_view<'s, T: Element>(
-    memories: &'s BufferMemories,
+    memories: &BufferMemories,
     layout: &Layout,
     tenant: TenantId,
     name: &str,
@@ -89,7 +90,7 @@ pub(crate) fn open_view<'s, T: Element>(
     if piece.elem != T::TYPE {
         return Err(Error::RegionType { name: name.into(), holds: piece.elem });
     }
-    let memory = memories.get(piece.key).ok_or_else(|| Error::UnknownRegion(name.into()))?;
+    let memory = memories.get(piece.key).ok_or_else(|| Error::UnknownRegion(name.into()))?.clone();
     Ok(RegionView { memory, name: name.into(), first: piece.first, len: piece.len, ty: PhantomData })
 }
 
@@ -150,7 +151,7 @@ impl<'s, T: Element> RegionView<'s, T> {
     /// [`Error::RegionRange`] if they do not all lie in the piece, and [`Error::Device`] if the copy fails.
     pub fn write(&self, at: usize, values: &[T]) -> Result<(), Error> {
         let first = self.check_range(at, values.len())?;
-        Ok(T::upload(self.memory, first, values)?)
+        Ok(T::upload(&self.memory, first, values)?)
     }
 
     /// Copies the elements from element `at` on into `values`, and allocates nothing.
@@ -171,7 +172,7 @@ impl<'s, T: Element> RegionView<'s, T> {
     /// ```
     pub fn read_into(&self, at: usize, values: &mut [T]) -> Result<(), Error> {
         let first = self.check_range(at, values.len())?;
-        Ok(T::download(self.memory, first, values)?)
+        Ok(T::download(&self.memory, first, values)?)
     }
 
     /// Returns a copy of `count` elements from element `at` on.
@@ -204,7 +205,7 @@ impl<'s> RegionView<'s, u32> {
     /// # Errors
     ///
     /// [`Error::NotMapped`] if the host cannot.
-    pub fn words(&self) -> Result<&'s [AtomicU32], Error> {
+    pub fn words(&self) -> Result<&[AtomicU32], Error> {
         let words = self.memory.words32().ok_or_else(|| Error::NotMapped(self.name.clone()))?;
         Ok(&words[self.first..self.first + self.len])
     }
@@ -217,7 +218,7 @@ impl<'s> RegionView<'s, u64> {
     /// # Errors
     ///
     /// [`Error::NotMapped`] if the host cannot.
-    pub fn words(&self) -> Result<&'s [AtomicU64], Error> {
+    pub fn words(&self) -> Result<&[AtomicU64], Error> {
         let words = self.memory.words64().ok_or_else(|| Error::NotMapped(self.name.clone()))?;
         Ok(&words[self.first..self.first + self.len])
     }

@@ -30,6 +30,8 @@ use std::sync::atomic::Ordering;
 
 use pelton_device::memory::Line;
 
+use crate::error::LossReason;
+use crate::protocol::record::TaskEnd;
 use crate::protocol::slot::{self, Slot, generation_at, status_word};
 use crate::protocol::{CompletionRecord, Opcode, Status};
 use crate::task::Task;
@@ -185,6 +187,13 @@ impl<L: SlotLines, W: RingWords> HostRing<L, W> {
         // Pairs with the fence before the record: what the task wrote is seen.
         let record = CompletionRecord(self.done.load(self.slot_at(position), Ordering::Acquire));
         record.has_generation(generation_at(position, self.log2)).then_some(record)
+    }
+
+    /// Ends a task whose device was lost, which must not begin again. Only the thread that recovers may call this, while no kernel runs.
+    pub(crate) fn post_loss(&self, position: u64, reason: LossReason) {
+        let record = CompletionRecord::new(TaskEnd::Lost(reason), generation_at(position, self.log2));
+        // Pairs with the acquire of whoever looks at the record.
+        self.done.store(self.slot_at(position), record.0, Ordering::Release);
     }
 
     /// Returns the first position in `from..to` whose task has not ended, or `to` if all have.

@@ -28,7 +28,7 @@ impl Session {
     pub fn event_count(&self, tenant: TenantId, event: u32) -> Result<u64, Error> {
         let number = self.event_number(tenant, event)?;
         let mut count = [0u64];
-        self.memory.blocks.need(BufferId::EventCounts)?.download(number as usize, &mut count)?;
+        self.kernel().memories.need(BufferId::EventCounts)?.download(number as usize, &mut count)?;
         Ok(count[0])
     }
 

@@ -3,7 +3,7 @@
 use super::memory::BufferMemories;
 use super::rights::{quota_limit, quota_word};
 use crate::error::Error;
-use crate::kernel::buffers::{BufferRow, FirstContent, STRIDE};
+use crate::kernel::buffers::{BufferMemory, BufferRow, FirstContent, STRIDE};
 use crate::kernel::layout::BufferKey;
 use crate::kernel::ring_shares::share_table;
 use crate::kernel::stride::tenant_strides;
@@ -30,6 +30,18 @@ pub(super) fn fill_next_run(
     starts: &[u64],
 ) -> Result<(), Error> {
     fill_some(spec, layout, memories, starts, BufferRow::begins_each_run)
+}
+
+/// Fills the buffers of a kernel that begins after a loss, as those of a first one, but leaves the memory of the rings alone.
+/// `starts` has the position at which it begins to take tasks of each stripe.
+pub(super) fn fill_after_loss(
+    spec: &Spec,
+    layout: &Layout,
+    memories: &BufferMemories,
+    starts: &[u64],
+) -> Result<(), Error> {
+    let is_shared = |row: &BufferRow| matches!(row.memory, BufferMemory::Host | BufferMemory::HostInSessions);
+    fill_some(spec, layout, memories, starts, |row| !is_shared(row))
 }
 
 /// Fills those buffers whose rows are chosen. Memory is zero when it is allocated, so nothing is done for zeros that only

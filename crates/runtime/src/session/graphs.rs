@@ -197,7 +197,7 @@ impl Session {
         let mut backoff = PollBackoff::default();
         loop {
             let mut launches = [0u32];
-            self.memory.blocks.need(BufferId::GraphLaunches)?.download(number as usize, &mut launches)?;
+            self.kernel().memories.need(BufferId::GraphLaunches)?.download(number as usize, &mut launches)?;
             if launches[0] == 0 || !self.rings().state.is_running() {
                 // Pairs with the release of the last launch to end: it has read the words that may be written again now.
                 fence(Ordering::Acquire);
@@ -229,6 +229,6 @@ impl Session {
     }
 
     fn copy_words(&self, id: BufferId, at: u32, words: &[u32]) -> Result<(), Error> {
-        Ok(self.memory.blocks.need(id)?.upload(at as usize, words)?)
+        Ok(self.kernel().memories.need(id)?.upload(at as usize, words)?)
     }
 }

@@ -38,10 +38,9 @@
 //! session, so a task never runs code that it was not meant for. A task of an opcode that had no handler when it was
 //! submitted has no cell, and ends with the fault MALFORMED if a resumable handler gets that opcode before it begins.
 
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
-use pelton_device::{CompiledKernel, Launch};
+use pelton_device::{CompiledKernel, Device, Launch};
 
 use super::Session;
 use super::fill::fill_next_run;
@@ -51,8 +50,8 @@ use super::left::claimed_positions;
 use super::memory::BufferMemories;
 use super::move_to::{copy_to_device, is_same_block};
 use super::resize::{changes_shape, copy_counters, next_geometry};
-use super::rings::{Rings, Stripe};
-use super::running::residence_of;
+use super::rings::Rings;
+use super::running::{PauseEnd, residence_of};
 use crate::deadline::{Deadline, PollBackoff};
 use crate::error::{Error, HandOverError};
 use crate::kernel::cells::{cell_fact, cell_state};
@@ -181,23 +180,27 @@ impl Session {
         let mut backoff = PollBackoff::default();
         let _one_at_a_time = self.hand_over.lock().unwrap_or_else(PoisonError::into_inner);
         self.check_running()?;
-        let old = self.kernel();
+        let mut old = self.kernel();
         let next = next(&old)?;
         if next == *old.spec {
-            return self.running.pause_and_launch(None);
+            return self.running.pause_and_launch(None).map(|_| ());
         }
-        let planned = PlannedKernel::new(self, &old, next)?;
+        let mut planned = PlannedKernel::new(&old, next.clone())?;
         loop {
             // Begun tasks are counted before the pause too, so that the kernel is not stopped in vain.
             let changed = match planned.check_begun_tasks(&old) {
                 Ok(()) => self.running.pause_and_launch(Some(&planned)),
-                begun => begun,
+                Err(begun) => Err(begun),
             };
             match changed {
                 Err(Error::HandOver(HandOverError::BegunTasks { .. })) if !deadline.has_passed() => {
                     backoff.pause()
                 }
-                ended => return ended,
+                Ok(PauseEnd::Recovered) => {
+                    old = self.kernel();
+                    planned = PlannedKernel::new(&old, next.clone())?;
+                }
+                ended => return ended.map(|_| ()),
             }
         }
     }
@@ -205,6 +208,9 @@ impl Session {
 
 /// A kernel that is to follow another one, as far as it can be made while that one runs.
 pub(super) struct PlannedKernel {
+    /// The kernel that it is to follow.
+    pub follows: Arc<SessionKernel>,
+    pub device: Arc<dyn Device>,
     pub spec: Arc<Spec>,
     pub geometry: Geometry,
     pub assembled: Assembled,
@@ -220,26 +226,37 @@ pub(super) struct PlannedKernel {
 
 impl PlannedKernel {
     /// Checks, assembles and compiles a kernel that is to follow another one, and allocates its memory.
-    fn new(session: &Session, old: &SessionKernel, spec: Spec) -> Result<Self, Error> {
+    fn new(old: &Arc<SessionKernel>, spec: Spec) -> Result<Self, Error> {
         let gone = old.spec.handlers.iter().filter(|known| spec.handlers.iter().all(|h| h.op != known.op));
         let gone = gone.filter(|known| old.layout.resumable_ops.contains(&known.op));
         let stand_ins: Vec<_> =
             old.stand_ins.iter().cloned().chain(gone.map(NamedHandler::stand_in)).collect();
-        let geometry = next_geometry(session, old, &spec)?;
+        let geometry = next_geometry(old, &spec)?;
         let fitted =
             Spec { geometry: geometry.clone(), placement: Some(old.layout.placement()), ..spec.clone() };
         let previous = PreviousKernel { layout: &old.layout, stand_ins: &stand_ins };
-        let assembled = assemble_after(Some(previous), &fitted, session.device.caps())?;
+        let assembled = assemble_after(Some(previous), &fitted, old.device.caps())?;
         check_room((&old.spec, &old.layout), (&spec, &assembled.layout))?;
         let fresh_versions = find_fresh_versions(old, &spec, &assembled.layout)?;
-        let compiled = session.device.compile(&assembled.module, None, assembled.layout.lanes)?;
+        let compiled = old.device.compile(&assembled.module, None, assembled.layout.lanes)?;
         // If the next kernel cannot be launched, the old one goes on with what it has.
         let renewed =
             |key| matches!(key, BufferKey::Kernel(id) if changes_shape(id, &old.layout, &assembled.layout));
-        let memories = old.memories.for_layout(&session.device, &assembled.layout, renewed)?;
+        let memories = old.memories.for_layout(&old.device, &assembled.layout, renewed)?;
         let spec = Arc::new(spec);
-        let moves = false;
-        Ok(PlannedKernel { spec, geometry, assembled, stand_ins, compiled, memories, fresh_versions, moves })
+        let (follows, device, moves) = (old.clone(), old.device.clone(), false);
+        Ok(PlannedKernel {
+            follows,
+            device,
+            spec,
+            geometry,
+            assembled,
+            stand_ins,
+            compiled,
+            memories,
+            fresh_versions,
+            moves,
+        })
     }
 
     /// Checks that no task is under way that has begun with a handler whose new version does not take over.
@@ -278,6 +295,7 @@ impl PlannedKernel {
         // On another device, the kernel has other room. The old room stays reserved in case that it is needed again.
         let residence = if self.moves { Some(residence_of(rings)) } else { old.launch.residence.clone() };
         let kernel = SessionKernel {
+            device: self.device.clone(),
             spec: self.spec.clone(),
             layout: Arc::new(layout.clone()),
             memories: self.memories.clone(),
@@ -394,7 +412,11 @@ fn taken_positions(rings: &Rings, kernel: &SessionKernel) -> Result<Vec<u64>, Er
         let marks = kernel.memories.get(BufferKey::Kernel(BufferId::NearMarks));
         let marks = marks.filter(|_| kernel.spec.body != SlotBody::Fused);
         match (bank.placement, marks) {
-            (Placement::Near, None) => positions.extend(rings.stripes[stripes].iter().map(first_unfinished)),
+            // A kernel that has ended has posted the records of all tasks that it has taken, and has taken them in order, so it
+            // has taken none from the first one without a record on.
+            (Placement::Near, None) => {
+                positions.extend(rings.stripes[stripes].iter().map(|stripe| stripe.first_unfinished()));
+            }
             (Placement::Near, Some(_)) => {
                 let marks = kernel.memories.download_words(BufferId::NearMarks)?;
                 let fronts = kernel.memories.download_words(BufferId::NearFront)?;
@@ -406,13 +428,4 @@ fn taken_positions(rings: &Rings, kernel: &SessionKernel) -> Result<Vec<u64>, Er
         }
     }
     Ok(positions)
-}
-
-/// Returns the first position of a stripe whose task has no record. A kernel that has ended has posted the records of all
-/// tasks that it has taken, and has taken them in order, so it has taken none from this position on. It may have taken tasks
-/// beyond the tail, because a producer notes its tail after it has published the tasks.
-fn first_unfinished(stripe: &Stripe) -> u64 {
-    // Slots that a producer takes back meanwhile keep their records, because no kernel runs.
-    let free = stripe.free.load(Ordering::Acquire);
-    stripe.ring.frontier(free, free + stripe.ring.capacity())
 }

@@ -1,6 +1,8 @@
 //! Ways to make things go wrong between host and kernel, so that tests can see what the other side makes of it: lines
 //! with a wrong bit, as a torn or stale write would leave them, slots that name a wrong cell, asks that come too early
-//! or too late, and a host that shows no sign of life.
+//! or too late, records that the kernel has not posted, and a host that shows no sign of life.
+
+use std::sync::atomic::Ordering;
 
 use super::Session;
 use super::cells::{CellAsk, publish_in_cell};
@@ -10,6 +12,8 @@ use super::ticket::Ticket;
 use crate::error::{Error, SubmitError};
 use crate::kernel::BufferId;
 use crate::kernel::cells::{CELL_SHIFT, cell_state};
+use crate::protocol::CompletionRecord;
+use crate::protocol::record::TaskEnd;
 use crate::protocol::slot::{self, generation_at};
 use crate::ring::SlotLines;
 use crate::task::Task;
@@ -54,6 +58,17 @@ impl Producer {
     }
 }
 
+impl Ticket {
+    /// Posts the record of the task in place of the kernel, as one that ended well with this result. The kernel must not take
+    /// the task meanwhile.
+    pub fn post_result(&mut self, result: u32) {
+        let (_, stripe) = self.slot_owner();
+        let generation = generation_at(self.position(), stripe.ring.log2);
+        let record = CompletionRecord::new(TaskEnd::Done(result), generation);
+        stripe.ring.done[stripe.ring.slot_at(self.position())].store(record.0, Ordering::Release);
+    }
+}
+
 impl Session {
     /// Lets the cells of all producers that are not in use count their generations from a number on, as if each had been
     /// used so often. No cell may have been used before.
@@ -65,7 +80,8 @@ impl Session {
         let Some(cells) = &self.rings().cells else { return Ok(()) };
         cells.count_generations_from(generation);
         let state = (generation & u64::from(slot::GENERATION_MASK)) << cell_state::GENERATION_SHIFT;
-        let states = self.memory.blocks.need(BufferId::CellStates)?;
+        let kernel = self.kernel();
+        let states = kernel.memories.need(BufferId::CellStates)?;
         Ok(states.upload(0, &vec![state; states.len()])?)
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pelton_device::{Kernel, Launch, Run};
+use pelton_device::{Device, Kernel, Launch, Run};
 
 use super::memory::BufferMemories;
 use crate::error::Error;
@@ -11,6 +11,8 @@ use crate::kernel::{Geometry, Layout, NamedHandler, Spec};
 /// A kernel of a session, and the memory that it is bound to.
 #[derive(Debug)]
 pub(super) struct SessionKernel {
+    /// The device that the kernel runs on.
+    pub device: Arc<dyn Device>,
     /// The `Spec` of the session with the handlers that this kernel has.
     pub spec: Arc<Spec>,
     pub layout: Arc<Layout>,

@@ -16,10 +16,9 @@ use super::start::StartPositions;
 use crate::error::Error;
 use crate::kernel::{AssembleError, Assembled, Geometry, Layout, Lifetime, Placement, Spec, assemble};
 
-/// What a launch makes: the rings with their first run, the memory at the device, and the kernel.
+/// What a launch makes: the rings with their first run, and the kernel with its memory.
 pub(super) struct Launched {
     pub served: ServedRings,
-    pub memory: DeviceMemory,
     pub kernel: SessionKernel,
 }
 
@@ -52,6 +51,7 @@ pub(super) fn launch_session(
     let launch = launch.residence(residence_of(&rings));
     let served = ServedRings::launch(rings, spec.lease, || Ok(loaded.launch(&launch)?))?;
     let kernel = SessionKernel {
+        device: device.clone(),
         spec: Arc::new(spec.clone()),
         layout,
         memories,
@@ -60,7 +60,7 @@ pub(super) fn launch_session(
         loaded,
         launch,
     };
-    Ok(Launched { served, memory, kernel })
+    Ok(Launched { served, kernel })
 }
 
 /// Allocates the memory of the rings, which is the smaller part, and then the memory at the device.

@@ -4,8 +4,8 @@
 //! A kernel that ends by itself has run every task that groups have claimed from a far ring, and no other. So in far rings
 //! the tasks that are left lie from the claimed position on, and nothing has to be looked at.
 //!
-//! This does not hold in two cases, in which records are looked at as in near rings. A kernel that the device has ended
-//! leaves tasks that it has claimed. And if there are cells, a fence that was claimed may still wait for a task in a cell,
+//! This does not hold in three cases, in which records are looked at as in near rings. A kernel that the device has ended
+//! leaves tasks that it has claimed. A kernel that was launched after a loss begins with tasks some of which have ended. And if there are cells, a fence that was claimed may still wait for a task in a cell,
 //! and some slots have only brought a task that is counted with its cell.
 
 use std::sync::atomic::Ordering;
@@ -23,7 +23,9 @@ pub(super) fn count_tasks_left(
     kernel: &SessionKernel,
     outcome: Option<LaunchOutcome>,
 ) -> Vec<u64> {
-    let in_order = outcome == Some(LaunchOutcome::Done) && rings.cells.is_none();
+    // After a loss, tasks that were not claimed again may have ended before.
+    let recovered = rings.recovery.as_ref().is_some_and(|recovery| recovery.count() > 0);
+    let in_order = outcome == Some(LaunchOutcome::Done) && rings.cells.is_none() && !recovered;
     // If the positions cannot be copied from the device, the records still say what is left.
     let claimed = if in_order { claimed_positions(kernel).unwrap_or_default() } else { Vec::new() };
     let far = rings.layout.bank(Placement::Far).map_or(usize::MAX, |bank| bank.first_stripe as usize);

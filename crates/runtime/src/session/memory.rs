@@ -167,8 +167,7 @@ impl RingMemory {
     }
 }
 
-/// The memory of a session that lies at its device: near slots, claims, frontiers, counters, the log and the workspace. After
-/// a move, this is all memory of the kernel.
+/// The memory of a session that lies at its device: near slots, claims, frontiers, counters, the log and the workspace.
 ///
 /// This memory stays while one run on the device follows another, and is lost with the device.
 #[derive(Debug)]

@@ -11,7 +11,7 @@
 //!
 //! **Ends.** Every ticket ends. [`Session::stop`] lets the kernel finish the tasks that it has taken, and reports how
 //! many tasks it has not run. The tickets of those tasks end as stopped. If the kernel ends by itself, the tickets of
-//! tasks that have not ended end as lost. Dropping a session stops it.
+//! tasks that have not ended end as lost, unless the session [recovers](crate::Recovery). Dropping a session stops it.
 
 mod cells;
 mod events;
@@ -23,12 +23,14 @@ mod inject;
 mod kernel;
 mod launch;
 mod left;
+mod loss;
 mod memory;
 mod move_to;
 mod payload;
 mod place;
 mod producer;
 mod reaper;
+mod recovery;
 mod resize;
 mod resumable;
 mod rights;
@@ -42,7 +44,7 @@ mod state;
 mod ticket;
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -54,7 +56,6 @@ use self::kernel::SessionKernel;
 use self::launch::Launched;
 pub(crate) use self::launch::bind_buffers;
 pub(crate) use self::memory::BufferMemories;
-use self::memory::DeviceMemory;
 pub(crate) use self::payload::{PlaceMemory, ReplyPlace, check_payload};
 pub(crate) use self::producer::check_submittable;
 use self::rights::ControlChanges;
@@ -68,12 +69,13 @@ use crate::kernel::cells::cell_fact;
 use crate::kernel::layout::Layout;
 use crate::kernel::{BufferId, Spec, TenantId};
 use crate::protocol::{Opcode, control};
-use crate::telemetry::{self, LogPrinter, Snapshot, TaskState};
+use crate::telemetry::{self, LogPosition, LogPrinter, Snapshot, TaskState};
 use crate::workspace::{self, Element, PieceLocation, RegionView};
 
 pub use graphs::SessionGraph;
 pub use place::Aim;
 pub use producer::Producer;
+pub use recovery::RecoveringSession;
 pub use span::{Span, SpanEnds};
 pub use start::StartPositions;
 pub use ticket::Ticket;
@@ -119,11 +121,6 @@ impl StopReport {
 pub struct Session {
     /// The kernel that runs now, which the reaper shares, and the rings that it serves, which producers and tickets share.
     running: Arc<RunningKernel>,
-    /// The session's memory at its device, which only calls on the session reach.
-    memory: DeviceMemory,
-    device: Arc<dyn Device>,
-    /// The memory of the rings as other devices reach it that the session has moved to.
-    adopted: Vec<(Weak<dyn Device>, BufferMemories)>,
     /// Held during a hand-over, so that there is only one at a time.
     hand_over: Mutex<()>,
     changes: Mutex<ControlChanges>,
@@ -183,14 +180,11 @@ impl Session {
         let starts = starts.into();
         starts.check()?;
         let launched = launch::launch_session(device, spec, &starts)?;
-        let Launched { served, memory, kernel } = launched;
+        let Launched { served, kernel } = launched;
         let running = Arc::new(RunningKernel::new(served, kernel));
         let reaper = reaper::start_reaper(&running, spec.lease)?;
         Ok(Session {
             running,
-            memory,
-            device: device.clone(),
-            adopted: Vec::new(),
             hand_over: Mutex::new(()),
             changes: ControlChanges::new(&spec.tenants),
             printer: LogPrinter::new(&spec.formats),
@@ -215,6 +209,12 @@ impl Session {
     /// Returns the kernel that runs now.
     fn kernel(&self) -> Arc<SessionKernel> {
         self.running.kernel()
+    }
+
+    /// Returns the kernel that runs now, and how many times the session has recovered until it was launched.
+    fn kernel_and_recoveries(&self) -> (Arc<SessionKernel>, u64) {
+        let _words = self.running.lock_words();
+        (self.kernel(), self.rings().recovery.as_ref().map_or(0, |recovery| recovery.count()))
     }
 
     /// Returns the position of the next task of each stripe, in the order of the layout. While producers submit tasks,
@@ -250,7 +250,9 @@ impl Session {
     ///
     /// [`Error::Device`] if the counters cannot be copied from the device.
     pub fn snapshot(&self) -> Result<Snapshot, Error> {
-        let SessionKernel { spec, layout, memories, .. } = &*self.kernel();
+        // This waits for a kernel that is just being launched after a loss.
+        let (kernel, _) = self.kernel_and_recoveries();
+        let SessionKernel { spec, layout, memories, .. } = &*kernel;
         telemetry::take_snapshot(spec, layout, self.rings(), memories)
     }
 
@@ -272,7 +274,7 @@ impl Session {
         }
         let Some((cell, generation)) = ticket.cell() else { return Ok(TaskState::Submitted) };
         let mut word = [0u64];
-        self.memory.blocks.need(BufferId::CellStates)?.download(cell, &mut word)?;
+        self.kernel().memories.need(BufferId::CellStates)?.download(cell, &mut word)?;
         // The record of a task that has just ended is posted after the state of its cell.
         Ok(TaskState::from_cell(word[0], generation))
     }
@@ -280,12 +282,15 @@ impl Session {
     /// Returns a view of a tenant's piece of a region of the workspace, through which the host reads and writes its
     /// elements. The name `observable` refers to the tenant's observables, which are words that tasks show to the host.
     ///
+    /// If the session [recovers](crate::Recovery), a view that was opened before is one of the memory that was lost: what is
+    /// written there reaches no kernel, and copies fail or give what was there last. Open another one then.
+    ///
     /// # Errors
     ///
     /// [`Error::UnknownTenant`], [`Error::UnknownRegion`], and [`Error::RegionType`] if the region holds elements of
     /// another type than `T`.
     pub fn view<T: Element>(&self, tenant: TenantId, region: &str) -> Result<RegionView<'_, T>, Error> {
-        workspace::open_view(&self.memory.blocks, &self.rings().layout, tenant, region)
+        workspace::open_view(&self.kernel().memories, &self.rings().layout, tenant, region)
     }
 
     /// Returns where a tenant's piece of a region lies, and the type of its elements.
@@ -304,7 +309,10 @@ impl Session {
     /// [`Error::Device`] if the epoch cannot be copied from the device.
     pub fn epoch(&self) -> Result<u64, Error> {
         let mut word = [0u64];
-        self.memory.blocks.need(BufferId::Control)?.download(control::EPOCH as usize, &mut word)?;
+        self.kernel().memories.need(BufferId::Control)?.download(control::EPOCH as usize, &mut word)?;
+        if let Some(recovery) = &self.rings().recovery {
+            recovery.tell_epoch(word[0]);
+        }
         Ok(word[0])
     }
 
@@ -316,9 +324,14 @@ impl Session {
     /// [`Error::Device`] if the lines cannot be copied from the device.
     pub fn log(&self) -> Result<Vec<String>, Error> {
         let mut at = self.printer.read.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let (lines, end) = telemetry::read_log(&self.printer, &self.memory.blocks, *at)?;
-        *at = end;
-        match self.log_read(end) {
+        let (kernel, recoveries) = self.kernel_and_recoveries();
+        if at.recoveries != recoveries {
+            // The log of a lost device is lost with it, and the next one begins empty.
+            *at = LogPosition { recoveries, records: 0 };
+        }
+        let (lines, end) = telemetry::read_log(&self.printer, &kernel.memories, at.records)?;
+        at.records = end;
+        match self.log_read(*at) {
             // A kernel that has ended prints nothing more, so it need not know how far the host has read.
             Ok(()) | Err(Error::Ended(_)) => Ok(lines),
             Err(error) => Err(error),
@@ -391,8 +404,8 @@ impl Session {
         }
     }
 
-    /// Returns how the session ended, or `None` while it runs. A session that has ended by itself does not recover:
-    /// launch a new one.
+    /// Returns how the session ended, or `None` while it runs or [recovers](crate::Recovery). A session that has ended stays
+    /// so: launch a new one.
     pub fn session_end(&self) -> Option<SessionEnd> {
         self.served().session_end()
     }
@@ -457,7 +470,8 @@ impl Session {
     /// Keeps how many steps of the task in each cell had begun, for tickets that end because the session was stopped.
     fn keep_steps(&self) {
         let rings = self.rings();
-        let facts = self.memory.blocks.need(BufferId::CellFacts).ok().filter(|_| rings.cells.is_some());
+        let kernel = self.kernel();
+        let facts = kernel.memories.need(BufferId::CellFacts).ok().filter(|_| rings.cells.is_some());
         if let Some(facts) = facts {
             let mut words = vec![0u64; facts.len()];
             // If the device is lost, nothing is known of the steps.

@@ -15,7 +15,7 @@
 //! replies of tasks that have begun are copied back to the host, where the next device goes on writing them.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 use std::thread::Builder;
 
 use pelton_device::memory::Slice;
@@ -24,9 +24,10 @@ use pelton_device::{Device, Memory, WordWidth};
 use super::Session;
 use super::handover::PlannedKernel;
 use super::kernel::SessionKernel;
-use super::memory::{BufferMemories, DeviceMemory};
+use super::memory::BufferMemories;
 use super::resize::fitting_workers;
 use super::rings::Rings;
+use super::running::{PauseEnd, RunningKernel};
 use crate::error::Error;
 use crate::kernel::cells::cell_state;
 use crate::kernel::layout::{BufferBinding, BufferKey};
@@ -60,30 +61,33 @@ impl Session {
     /// device has too little memory or room, or cannot load or launch the kernel. In all these cases the session goes on where it is. [`Error::Ended`] if the session has ended, or ends now
     /// because neither device can run its kernel.
     pub fn move_to(&mut self, device: &Arc<dyn Device>) -> Result<(), Error> {
-        let old = self.kernel();
-        if Arc::ptr_eq(&self.device, device) {
-            return self.running.pause_and_launch(None);
+        loop {
+            let old = self.kernel();
+            if Arc::ptr_eq(&old.device, device) {
+                return self.running.pause_and_launch(None).map(|_| ());
+            }
+            self.check_running()?;
+            let adopted = self.running.adopt_rings(device)?;
+            let planned = plan_move(&old, device, &adopted)?;
+            match self.running.pause_and_launch(Some(&planned))? {
+                PauseEnd::Launched => return Ok(()),
+                // The device was lost meanwhile, and the kernel that runs now is another one.
+                PauseEnd::Recovered => {}
+            }
         }
-        self.check_running()?;
-        let adopted = self.adopt_rings(device)?;
-        let planned = plan_move(&old, device, &adopted)?;
-        self.running.pause_and_launch(Some(&planned))?;
-        self.device = device.clone();
-        self.memory = DeviceMemory { blocks: self.kernel().memories.clone() };
-        Ok(())
     }
 }
 
-impl Session {
+impl RunningKernel {
     /// Makes the memory of the rings reachable for another device. If the device has to do something for that, the memory stays
     /// reachable until the session is dropped: producers may keep the run that they have last woken, and with it its memory,
     /// for any time, and a driver may refuse to register memory again before it was given back.
-    fn adopt_rings(&mut self, device: &Arc<dyn Device>) -> Result<BufferMemories, Error> {
-        let is_known = |known: &Weak<dyn Device>| std::ptr::addr_eq(known.as_ptr(), Arc::as_ptr(device));
-        if let Some((_, blocks)) = self.adopted.iter().find(|(known, _)| is_known(known)) {
+    pub(super) fn adopt_rings(&self, device: &Arc<dyn Device>) -> Result<BufferMemories, Error> {
+        let mut known = self.adopted.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, blocks)) = known.iter().find(|(known, _)| is_device(known, device)) {
             return Ok(blocks.clone());
         }
-        let memory = &self.rings().memory;
+        let memory = &self.served.rings.memory;
         let near = memory.near_slots(&self.kernel().memories).ok().cloned();
         let near = near.map(|slots| (BufferKey::Kernel(BufferId::NearSlots), slots));
         let shared = memory.shared.iter().map(|(key, memory)| (key, memory.clone()));
@@ -96,16 +100,27 @@ impl Session {
         };
         let blocks = shared.chain(near).map(adopt).collect::<Result<BufferMemories, Error>>()?;
         if kept {
-            self.adopted.push((Arc::downgrade(device), blocks.clone()));
+            known.push((Arc::downgrade(device), blocks.clone()));
         }
         Ok(blocks)
     }
+
+    /// Forgets how a device reaches the memory of the rings, because the device was lost.
+    pub(super) fn forget_adopted(&self, device: &Arc<dyn Device>) {
+        let mut known = self.adopted.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|(known, _)| !is_device(known, device));
+    }
+}
+
+/// Whether a reference is to this device.
+fn is_device(known: &Weak<dyn Device>, device: &Arc<dyn Device>) -> bool {
+    std::ptr::addr_eq(known.as_ptr(), Arc::as_ptr(device))
 }
 
 /// Assembles, compiles and loads the kernel of a session for another device, and allocates its memory there. `adopted` is
 /// the memory of the rings as that device reaches it.
-fn plan_move(
-    old: &SessionKernel,
+pub(super) fn plan_move(
+    old: &Arc<SessionKernel>,
     device: &Arc<dyn Device>,
     adopted: &BufferMemories,
 ) -> Result<PlannedKernel, Error> {
@@ -126,6 +141,8 @@ fn plan_move(
     };
     let memories = memory_on(device, adopted, &assembled)?;
     Ok(PlannedKernel {
+        follows: old.clone(),
+        device: device.clone(),
         spec: spec.clone(),
         geometry,
         assembled,

@@ -1,8 +1,8 @@
-//! The reaper: the thread of a session that wakes futures, tells the kernel that its host is alive, and [makes
-//! way](super::running) for others when the device asks for it.
+//! The reaper: the thread of a session that wakes futures, tells the kernel that its host is alive, [makes
+//! way](super::running) for others when the device asks for it, and [recovers](super::recovery) when the device is lost.
 //!
 //! A GPU cannot wake a future, so a thread of the host has to look at the records. The reaper does so while futures
-//! wait. While no future waits the reaper is parked, and wakes up only to renew the kernel's lease or to make way.
+//! wait. While no future waits the reaper is parked, and wakes up only to renew the kernel's lease, to make way or to recover.
 //!
 //! **How it ends.** Waking a parked thread and joining it takes a good part of the time of a stop. So nobody joins the
 //! reaper: whoever closes the session asks it to end, wakes the futures that still wait, and goes on. The reaper may
@@ -65,6 +65,7 @@ impl Reaper {
             let key = self.list.event.announce();
             let left = self.next_beat.saturating_duration_since(Instant::now());
             let idle = self.list.futures.load(Ordering::Acquire) == 0 && !self.list.is_way_asked();
+            let idle = idle && !self.list.is_recovery_asked();
             if idle && !left.is_zero() && !self.list.is_closing() {
                 self.list.event.park(key, Some(left));
                 self.backoff = PollBackoff::default();
@@ -79,8 +80,8 @@ impl Reaper {
         }
     }
 
-    /// Makes way if the session was asked to, renews the lease if it is time to, and wakes what is ready. Returns whether anything was woken, or `None` if the
-    /// session closes.
+    /// Recovers from a loss and makes way if the session was asked to, renews the lease if it is time to, and wakes what is
+    /// ready. Returns whether anything was woken, or `None` if the session closes.
     fn take_turn(&mut self) -> Option<bool> {
         let _turn = self.list.lock_turn();
         // Pairs with the release of the lock in `end_reaper`: if that came first, this is seen.
@@ -90,6 +91,9 @@ impl Reaper {
         // This is dropped before the lock is, because locals are dropped in reverse order.
         let running = self.running.upgrade()?;
         let served = &*running.served;
+        if self.list.is_recovery_asked() {
+            running.recover();
+        }
         if self.list.is_way_asked() {
             running.make_way();
         }

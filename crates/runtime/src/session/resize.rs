@@ -63,11 +63,11 @@ impl Session {
 
 /// Works out the geometry of a kernel that is to follow another one. It differs from the geometry of that one if the `Spec`
 /// names another number of groups or another share of the device.
-pub(super) fn next_geometry(session: &Session, old: &SessionKernel, spec: &Spec) -> Result<Geometry, Error> {
+pub(super) fn next_geometry(old: &SessionKernel, spec: &Spec) -> Result<Geometry, Error> {
     if (spec.geometry.groups, spec.share) == (old.spec.geometry.groups, old.spec.share) {
         return Ok(old.geometry.clone());
     }
-    let (caps, placement) = (session.device.caps(), old.layout.placement());
+    let (caps, placement) = (old.device.caps(), old.layout.placement());
     let (least, most) = old.layout.banks.worker_range().into_inner();
     let workers = match spec.geometry.groups {
         Some(groups) if groups < least || groups > most => {

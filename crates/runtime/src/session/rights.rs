@@ -14,13 +14,12 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard};
 
-use pelton_device::Memory;
-
 use super::Session;
 use crate::deadline::PollBackoff;
 use crate::error::Error;
 use crate::kernel::{BufferId, Tenant, TenantId};
 use crate::protocol::{Opcode, control};
+use crate::telemetry::LogPosition;
 
 /// The bit of a quota's control word which says that the tenant has a quota.
 const QUOTA_IS_SET: u32 = 1 << 31;
@@ -64,18 +63,31 @@ impl Session {
 
     /// Changes a control word, and waits until the change holds for every task that is submitted from then on.
     fn change_word(&self, changes: &mut ControlChanges, word: u32, value: u32) -> Result<(), Error> {
+        let words = self.running.lock_words();
+        self.change_word_behind(words, changes, word, value)
+    }
+
+    /// Does what [`change_word`](Session::change_word) does. The caller has locked the words, so that a kernel that begins
+    /// after a loss copies them either before or after the change, and if before, is told of it.
+    fn change_word_behind(
+        &self,
+        words: MutexGuard<'_, ()>,
+        changes: &mut ControlChanges,
+        word: u32,
+        value: u32,
+    ) -> Result<(), Error> {
         // Relaxed: a task that is submitted later is published with a release, and so is CHANGED.
         self.rings().host_words[word as usize].store(value, Ordering::Relaxed);
-        // A move changes who keeps the words, but not while somebody else uses the session.
-        let kernel = self.kernel();
-        let keepers = kernel.layout.keepers as usize;
-        if keepers > 0 {
+        if self.kernel().layout.keepers > 0 {
             changes.count = changes.count.wrapping_add(1);
             let change = changes.count << 8 | word;
             // Pairs with the acquire of the group that keeps the control words: it sees the word that has changed.
             self.rings().host_words[control::CHANGED as usize].store(change, Ordering::Release);
+            drop(words);
             self.served().wake();
-            self.await_keepers(kernel.memories.need(BufferId::Acks)?, change, keepers)?;
+            self.await_keepers(change)?;
+        } else {
+            drop(words);
         }
         // Groups that had found no task that they were allowed to run look again.
         self.served().wake();
@@ -83,35 +95,47 @@ impl Session {
     }
 
     /// Waits until all keepers of the control words have answered that they have taken a change over.
-    fn await_keepers(&self, acks: &Memory, change: u32, keepers: usize) -> Result<(), Error> {
-        let acks = acks.view32().ok_or(Error::Internal("acks"))?;
+    fn await_keepers(&self, change: u32) -> Result<(), Error> {
         let mut backoff = PollBackoff::default();
-        // Pairs with the kernel's release: tasks that are submitted from here on run under the new value.
-        while !acks[..keepers].iter().all(|ack| ack.load(Ordering::Acquire) == change) {
+        let mut kernel = self.kernel();
+        loop {
+            // A session that recovers on another device has other keepers, or none.
+            let keepers = kernel.layout.keepers as usize;
+            if keepers == 0 {
+                return Ok(());
+            }
+            let acks = kernel.memories.need(BufferId::Acks)?.view32().ok_or(Error::Internal("acks"))?;
+            // Pairs with the kernel's release: tasks that are submitted from here on run under the new value.
+            if acks[..keepers].iter().all(|ack| ack.load(Ordering::Acquire) == change) {
+                return Ok(());
+            }
             if !self.rings().state.is_running() {
                 return Err(self.rings().state.ended_error());
             }
             if backoff.is_slow() {
                 self.served().check_for_end();
+                kernel = self.kernel();
             }
             backoff.pause();
         }
-        Ok(())
     }
 
-    /// Tells the kernel how far the host has read the log.
-    pub(super) fn log_read(&self, records: u32) -> Result<(), Error> {
-        self.change_word(&mut self.changes(), control::LOG_READ, records)
+    /// Tells the kernel how far the host has read the log, unless the log was lost since.
+    pub(super) fn log_read(&self, at: LogPosition) -> Result<(), Error> {
+        let mut changes = self.changes();
+        let words = self.running.lock_words();
+        if self.rings().recovery.as_ref().map_or(0, |recovery| recovery.count()) != at.recoveries {
+            return Ok(());
+        }
+        self.change_word_behind(words, &mut changes, control::LOG_READ, at.records)
     }
 
     /// Returns how many tasks were charged to a tenant. While a group takes a window, the number may be too high for a
     /// moment.
     fn charged_tasks(&self, tenant: TenantId) -> Result<u64, Error> {
         let mut word = [0u64];
-        self.memory
-            .blocks
-            .need(BufferId::Control)?
-            .download((control::CLAIMS + tenant) as usize, &mut word)?;
+        let kernel = self.kernel();
+        kernel.memories.need(BufferId::Control)?.download((control::CLAIMS + tenant) as usize, &mut word)?;
         Ok(word[0])
     }
 
@@ -134,6 +158,9 @@ impl Session {
             }
             None => None,
         };
+        if let Some(recovery) = &self.rings().recovery {
+            recovery.note_quota(self.rings(), tenant, self.charged_tasks(tenant)?, quota);
+        }
         self.change_word(changes, control::QUOTAS + tenant, quota_word(quota))?;
         changes.quotas[tenant as usize] = quota;
         Ok(())

@@ -44,6 +44,7 @@ use pelton_device::event::Event;
 use pelton_device::{View32, View64};
 
 use super::cells::SessionCells;
+use super::loss::RingRecovery;
 use super::memory::{DeviceMemory, RingMemory};
 use super::payload::PlaceMemory;
 use super::room::RoomWaiter;
@@ -147,6 +148,14 @@ impl Stripe {
         self.ring.can_reclaim(self.free.load(Ordering::Relaxed), self.tail.load(Ordering::Relaxed))
     }
 
+    /// Returns the first position of a stripe of slots whose task has no record. A kernel may have taken tasks beyond the
+    /// tail, because a producer notes its tail after it has published the tasks.
+    pub(super) fn first_unfinished(&self) -> u64 {
+        // Slots that a producer takes back meanwhile keep their records while no kernel runs.
+        let free = self.free.load(Ordering::Acquire);
+        self.ring.frontier(free, free + self.ring.capacity())
+    }
+
     /// Returns the index of a future among the waiters, given the position of its first task.
     pub(crate) fn waiter_place(&self, position: u64) -> usize {
         (position & (self.ring.capacity() - 1)) as usize
@@ -176,6 +185,8 @@ pub(crate) struct WaitList {
     turn: Mutex<()>,
     /// Whether the device has asked the session to let its kernel end for a moment, so that others can load code.
     way_asked: AtomicBool,
+    /// Whether somebody has found that the run has ended unexpectedly, and the session recovers.
+    recovery_asked: AtomicBool,
 }
 
 impl WaitList {
@@ -188,6 +199,7 @@ impl WaitList {
             closing: AtomicU32::new(0),
             turn: Mutex::new(()),
             way_asked: AtomicBool::new(false),
+            recovery_asked: AtomicBool::new(false),
         }
     }
 
@@ -208,6 +220,24 @@ impl WaitList {
     /// Returns whether the reaper was asked to make way.
     pub(super) fn is_way_asked(&self) -> bool {
         self.way_asked.load(Ordering::Relaxed)
+    }
+
+    /// Asks the reaper to look at the run, and to recover if it has ended. It may be asked any number of times.
+    pub(super) fn ask_recovery(&self) {
+        // Waking issues a fence, so the reaper sees this before it parks.
+        if !self.recovery_asked.swap(true, Ordering::Relaxed) {
+            self.event.wake();
+        }
+    }
+
+    /// Returns whether the reaper was asked to recover.
+    pub(super) fn is_recovery_asked(&self) -> bool {
+        self.recovery_asked.load(Ordering::Relaxed)
+    }
+
+    /// Notes that somebody looks at the run, and returns whether the reaper was asked to.
+    pub(super) fn clear_recovery_asked(&self) -> bool {
+        self.recovery_asked.swap(false, Ordering::Relaxed)
     }
 
     /// Notes that the kernel has ended, or is about to, and returns whether the reaper was asked to make way.
@@ -242,6 +272,8 @@ pub(crate) struct Rings {
     pub memory: RingMemory,
     /// The payloads and replies of tasks, if they have any.
     pub places: Option<PlaceMemory>,
+    /// What is kept so that the session can recover, if it does.
+    pub recovery: Option<RingRecovery>,
     pub meter: LatencyMeter,
     pub wait_list: Arc<WaitList>,
     /// How many steps of the task in each cell had begun when the session was stopped.
@@ -269,6 +301,7 @@ impl Rings {
             state: SessionState::default(),
             host_words: host.view32().ok_or(Error::Internal("host"))?,
             places: PlaceMemory::new(&layout, &memory.shared)?,
+            recovery: RingRecovery::new(spec, &memory)?,
             meter: LatencyMeter::new(spec.telemetry),
             wait_list: Arc::new(WaitList::new(layout.producers)),
             steps_at_stop: OnceLock::new(),
@@ -321,7 +354,11 @@ impl Rings {
     fn task_end_without_record(&self, stripe: &Stripe, position: u64) -> Option<Result<u32, TaskError>> {
         let why = match self.state.end_reason()? {
             EndReason::Stopped => TaskError::Stopped { steps: self.steps_begun(stripe, position) },
-            EndReason::Lost(reason) => TaskError::Lost { reason, may_have_run: true },
+            EndReason::Lost(reason) => {
+                let recovery = self.recovery.as_ref();
+                let may_have_run = recovery.is_none_or(|recovery| recovery.may_have_run(stripe, position));
+                TaskError::Lost { reason, may_have_run }
+            }
         };
         // The record may have come between the look at the record and the look at the state.
         Some(stripe.ring.record_at(position).map_or(Err(why), record_outcome))

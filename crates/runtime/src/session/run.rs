@@ -154,8 +154,8 @@ impl ServedRings {
 
     /// Lets the current run finish the tasks that it has taken, and waits until it has ended. Until the next run is
     /// launched, the end of this run is not the end of the session, so tickets notice nothing. If the run does not end as
-    /// it was asked to, the session ends.
-    pub(super) fn retire_run(&self) -> Result<(), Error> {
+    /// it was asked to, the error says how it has ended, and the caller decides what becomes of the session.
+    pub(super) fn retire_run(&self) -> Result<(), SessionEnd> {
         let run = self.current_run();
         self.rings.ask_shutdown();
         run.wake();
@@ -165,16 +165,14 @@ impl ServedRings {
                 Ok(Some(LaunchEnd { outcome: LaunchOutcome::Done, .. })) => return Ok(()),
                 // The tasks that it has taken may take longer than the lease, and the reaper may be the one who waits here.
                 Ok(None) => run.renew(),
-                _ => {
-                    self.note_end();
-                    return Err(self.rings.state.ended_error());
-                }
+                _ => return Err(run.session_end(&self.rings).unwrap_or(SessionEnd::Returned)),
             }
         }
     }
 
     /// Launches the next run over the same rings, after the current one was [retired](ServedRings::retire_run), and wakes it for
-    /// those who have published meanwhile. If no run is launched, the retired one stays in its place, and the session ends.
+    /// those who have published meanwhile. If no run is launched, the retired one stays in its place, and the caller decides what
+    /// becomes of the session.
     pub(super) fn launch_next(
         &self,
         lease: Duration,
@@ -186,15 +184,7 @@ impl ServedRings {
         self.rings.host_words[control::SHUTDOWN as usize].store(0, Ordering::Release);
         match KernelRun::launch(&self.rings, lease, launch) {
             Ok(run) => *current = Arc::new(run),
-            Err(error) => {
-                let end = match error {
-                    Error::Device(error) => SessionEnd::Device(Arc::new(error)),
-                    Error::Ended(end) => end,
-                    _ => SessionEnd::Returned,
-                };
-                self.rings.state.note_end(end);
-                return Err(self.rings.state.ended_error());
-            }
+            Err(error) => return Err(error),
         }
         drop(current);
         self.wake();
@@ -224,7 +214,7 @@ impl ServedRings {
         RunHandle(self.current_run())
     }
 
-    /// Checks whether the kernel has ended by itself, and ends the session if so. It does not check if the kernel was
+    /// Checks whether the kernel has ended by itself. If so, the session recovers or ends. It does not check if the kernel was
     /// asked to end or is just being replaced.
     pub(super) fn check_for_end(&self) {
         if !self.rings.state.is_running() || self.rings.shutdown_asked() {
@@ -235,8 +225,14 @@ impl ServedRings {
             // The run was asked to end since the look above, by a stop, which notes the end itself, or by a hand-over, which
             // is not the end of the session.
             None | Some(SessionEnd::Stopped) => {}
+            Some(end) if self.rings.recovers_from(&end) => self.rings.wait_list.ask_recovery(),
             Some(end) => self.rings.state.note_end(end),
         }
+    }
+
+    /// Returns how the current run has ended, or `None` while it runs.
+    pub(super) fn run_end(&self) -> Option<SessionEnd> {
+        self.current().session_end(&self.rings)
     }
 
     /// Ends the session if its kernel has ended.

@@ -7,13 +7,15 @@
 //! for it. To producers and tickets this is one more hand-over.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError, Weak};
 
-use pelton_device::Residence;
 use pelton_device::process_fence::fence_all_threads;
+use pelton_device::{Device, Residence};
 
 use super::handover::{PlannedKernel, begin_next_run};
 use super::kernel::SessionKernel;
+use super::memory::BufferMemories;
+use super::recovery::RecoveryHook;
 use super::rings::Rings;
 use super::run::ServedRings;
 use crate::deadline::{Deadline, PollBackoff};
@@ -28,14 +30,42 @@ pub(super) struct RunningKernel {
     pause: Mutex<()>,
     /// Whether the session is being stopped, so that a pause ends without another launch if that launch would have to wait.
     stopping: AtomicBool,
+    /// The memory of the rings as other devices reach it that the session has moved to.
+    pub(super) adopted: Mutex<Vec<(Weak<dyn Device>, BufferMemories)>>,
+    /// The devices to try after the session's own was lost.
+    pub(super) failover: Mutex<Vec<Arc<dyn Device>>>,
+    /// What is done before a kernel is launched after a loss.
+    pub(super) hook: Mutex<Option<RecoveryHook>>,
+    /// Held while a control word is changed, and while a kernel that begins after a loss gets its copy of the words.
+    words: Mutex<()>,
+    /// The residence of a kernel that is just being launched after a loss.
+    launching: Mutex<Option<Arc<Residence>>>,
+}
+
+/// How a pause ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum PauseEnd {
+    /// The planned kernel was launched, or the same one again.
+    Launched,
+    /// The session has recovered, in this pause or since the next kernel was planned. What was planned was not launched, and no
+    /// longer fits.
+    Recovered,
 }
 
 impl RunningKernel {
     /// Takes the kernel that was launched first.
     pub(super) fn new(served: ServedRings, kernel: SessionKernel) -> Self {
-        let kernel = RwLock::new(Arc::new(kernel));
-        let (pause, stopping) = (Mutex::new(()), AtomicBool::new(false));
-        RunningKernel { served: Arc::new(served), kernel, pause, stopping }
+        RunningKernel {
+            served: Arc::new(served),
+            kernel: RwLock::new(Arc::new(kernel)),
+            pause: Mutex::new(()),
+            stopping: AtomicBool::new(false),
+            adopted: Mutex::default(),
+            failover: Mutex::default(),
+            hook: Mutex::default(),
+            words: Mutex::new(()),
+            launching: Mutex::default(),
+        }
     }
 
     /// Returns the kernel that runs now.
@@ -43,8 +73,36 @@ impl RunningKernel {
         self.kernel.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn lock_pause(&self) -> MutexGuard<'_, ()> {
+    /// Replaces the kernel that runs now. The caller holds the lock of the pause.
+    pub(super) fn set_kernel(&self, kernel: Arc<SessionKernel>) {
+        if let Some(recovery) = &self.served.rings.recovery {
+            recovery.set_once_ops(&kernel.spec);
+        }
+        *self.kernel.write().unwrap_or_else(PoisonError::into_inner) = kernel;
+    }
+
+    pub(super) fn lock_pause(&self) -> MutexGuard<'_, ()> {
         self.pause.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps others from changing control words, and a kernel that begins after a loss from copying them.
+    pub(super) fn lock_words(&self) -> MutexGuard<'_, ()> {
+        self.words.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the session is being stopped.
+    pub(super) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
+    }
+
+    /// Says which residence a launch has that is about to begin, or that there is none any more. A stop cancels it.
+    pub(super) fn set_launching(&self, residence: Option<Arc<Residence>>) {
+        let mut launching = self.launching.lock().unwrap_or_else(PoisonError::into_inner);
+        // A stop says that it stops before it looks for the residence, and this happens behind the same lock.
+        if let Some(residence) = residence.as_ref().filter(|_| self.is_stopping()) {
+            residence.cancel();
+        }
+        *launching = residence;
     }
 
     /// Waits until no pause is under way, and keeps others from beginning one, because the session is being stopped. A launch that
@@ -53,6 +111,9 @@ impl RunningKernel {
     pub(super) fn stop_pauses(&self, deadline: Deadline) -> (MutexGuard<'_, ()>, bool) {
         self.stopping.store(true, Ordering::Relaxed);
         if let Some(residence) = &self.kernel().launch.residence {
+            residence.cancel();
+        }
+        if let Some(residence) = &*self.launching.lock().unwrap_or_else(PoisonError::into_inner) {
             residence.cancel();
         }
         let (mut backoff, mut forced) = (PollBackoff::default(), false);
@@ -77,8 +138,8 @@ impl RunningKernel {
     }
 
     /// Lets the running kernel end, and launches the planned one. If there is none, or if it cannot be launched, the old one
-    /// is launched again.
-    pub(super) fn pause_and_launch(&self, planned: Option<&PlannedKernel>) -> Result<(), Error> {
+    /// is launched again. If the run turns out to be lost, the session recovers instead, if it does.
+    pub(super) fn pause_and_launch(&self, planned: Option<&PlannedKernel>) -> Result<PauseEnd, Error> {
         let _pause = self.lock_pause();
         self.launch_in_pause(planned)
     }
@@ -93,19 +154,31 @@ impl RunningKernel {
     }
 
     /// Does what [`pause_and_launch`](RunningKernel::pause_and_launch) does. The caller holds the lock.
-    fn launch_in_pause(&self, planned: Option<&PlannedKernel>) -> Result<(), Error> {
+    fn launch_in_pause(&self, planned: Option<&PlannedKernel>) -> Result<PauseEnd, Error> {
         let old = self.kernel();
         self.check_running()?;
+        if planned.is_some_and(|planned| !Arc::ptr_eq(&planned.follows, &old)) {
+            return Ok(PauseEnd::Recovered);
+        }
         let residence = old.launch.residence.as_ref();
         residence.inspect(|residence| residence.keep_room());
         let launched = self.retire_and_launch(&old, planned);
         // The next launch has taken what was reserved, unless it is on another device, or there is none.
         residence.inspect(|residence| residence.give_up_room());
-        launched
+        match launched {
+            Ok(None) => Ok(PauseEnd::Launched),
+            Ok(Some(failed)) => Err(failed),
+            Err(end) => self.recover_in_pause(end).map(|()| PauseEnd::Recovered),
+        }
     }
 
-    /// Lets the running kernel end while its room is reserved, and launches the planned one or itself again.
-    fn retire_and_launch(&self, old: &SessionKernel, planned: Option<&PlannedKernel>) -> Result<(), Error> {
+    /// Lets the running kernel end while its room is reserved, and launches the planned one or itself again. Returns why the
+    /// planned one was not launched, or fails if nothing was launched.
+    fn retire_and_launch(
+        &self,
+        old: &SessionKernel,
+        planned: Option<&PlannedKernel>,
+    ) -> Result<Option<Error>, SessionEnd> {
         let rings = &self.served.rings;
         self.served.retire_run()?;
         // Whoever asked the session to make way has what it wants.
@@ -113,7 +186,7 @@ impl RunningKernel {
         // Producers go on until the next run is launched, so what takes long is done before.
         let prepared = planned.map(|planned| planned.prepare(rings, old));
         let mut failed = None;
-        self.served.launch_next(old.spec.lease, || {
+        let launched = self.served.launch_next(old.spec.lease, || {
             if planned.is_some_and(|planned| planned.moves) {
                 // Not every device issues a fence when its run is woken, and the next run relies on one.
                 fence_all_threads();
@@ -125,19 +198,24 @@ impl RunningKernel {
                     if let Some(cells) = &rings.cells {
                         cells.add_ops(&kernel.layout.resumable_ops);
                     }
-                    *self.kernel.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(kernel);
+                    self.set_kernel(Arc::new(kernel));
                     return Ok(run);
                 }
                 Some(Err(error)) => failed = Some(error),
                 None => {}
             }
             begin_next_run(rings, old)?;
-            old.loaded.launch(&old.launch).map_err(|error| match self.stopping.load(Ordering::Relaxed) {
+            old.loaded.launch(&old.launch).map_err(|error| match self.is_stopping() {
                 true => Error::Ended(SessionEnd::Stopped),
                 false => error.into(),
             })
-        })?;
-        failed.map_or(Ok(()), Err)
+        });
+        match launched {
+            Ok(()) => Ok(failed),
+            Err(Error::Device(error)) => Err(SessionEnd::Device(Arc::new(error))),
+            Err(Error::Ended(end)) => Err(end),
+            Err(_) => Err(SessionEnd::Returned),
+        }
     }
 }
 

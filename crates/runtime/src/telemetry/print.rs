@@ -11,14 +11,23 @@ use crate::session::BufferMemories;
 #[derive(Debug)]
 pub(crate) struct LogPrinter {
     formats: Vec<Format>,
-    pub read: Mutex<u32>,
+    pub read: Mutex<LogPosition>,
+}
+
+/// How far a log was read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct LogPosition {
+    /// How many times the session had recovered when the log began.
+    pub recoveries: u64,
+    /// How many of its records were read.
+    pub records: u32,
 }
 
 impl LogPrinter {
     /// Returns a printer for formats that `assemble` has accepted.
     pub(crate) fn new(formats: &[String]) -> Self {
         let formats = formats.iter().filter_map(|format| format.parse().ok()).collect();
-        LogPrinter { formats, read: Mutex::new(0) }
+        LogPrinter { formats, read: Mutex::default() }
     }
 
     /// Returns the text of a record. A record whose format is unknown is shown as numbers.

@@ -40,6 +40,8 @@ pub struct Occupancy {
     pub fault: u64,
     /// Slots that a ticket holds and whose task was cancelled.
     pub cancelled: u64,
+    /// Slots that a ticket holds and whose task ended as lost although the session went on.
+    pub lost: u64,
 }
 
 /// The state of a session at one moment.
@@ -74,8 +76,36 @@ pub struct Snapshot {
     pub latency: Quantiles,
     /// What there is to say of resumable tasks, or `None` if the kernel has no resumable handlers.
     pub cells: Option<CellSnapshot>,
+    /// How often the session has recovered, or `None` if it does not recover.
+    pub recovery: Option<RecoverySnapshot>,
     /// How long an idle kernel rests at most before it looks for tasks again, or `None` if the kernel is woken.
     pub idle_ns: Option<u64>,
+}
+
+/// How often a session has gone on after its device was lost.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct RecoverySnapshot {
+    /// How often it has.
+    pub count: u64,
+    /// The last time, if there was one.
+    pub last: Option<LastRecovery>,
+}
+
+/// The last recovery of a session.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct LastRecovery {
+    /// How long the session had run when its kernel was launched again.
+    pub at: Duration,
+    /// How long it took from the moment at which the loss was known until the kernel was launched again.
+    pub took: Duration,
+    /// The name of the device that was lost.
+    pub from: String,
+    /// The name of the device on which the session went on.
+    pub to: String,
+    /// How many tasks that were submitted had not ended. They began again, or for the first time.
+    pub unfinished: u64,
+    /// How many tasks may have run and must not begin again, so that they ended as lost.
+    pub lost: u64,
 }
 
 /// Returns the counters of a kernel, summed over its groups.
@@ -141,11 +171,12 @@ pub(crate) fn take_snapshot(
             let (free, tail) = (stripe.free.load(Ordering::Acquire), stripe.tail.load(Ordering::Acquire));
             occupancy.empty += stripe.ring.capacity() - (tail - free).min(stripe.ring.capacity());
             for position in free..tail {
-                use crate::error::TaskError::{Cancelled, Fault};
+                use crate::error::TaskError::{Cancelled, Fault, Lost};
                 match stripe.ring.record_at(position).map(crate::session::record_outcome) {
                     None => occupancy.published += 1,
                     Some(Err(Fault(_))) => occupancy.fault += 1,
                     Some(Err(Cancelled { .. })) => occupancy.cancelled += 1,
+                    Some(Err(Lost { .. })) => occupancy.lost += 1,
                     Some(_) => occupancy.done += 1,
                 }
             }
@@ -153,6 +184,10 @@ pub(crate) fn take_snapshot(
         depth.push(occupancy.published - before);
     }
     let counters = sum_counters(layout, memories)?;
+    if let Some(recovery) = &rings.recovery {
+        recovery.keep_counters(&counters);
+        recovery.tell_epoch(counters[control::EPOCH as usize]);
+    }
     Ok(Snapshot {
         uptime: rings.meter.uptime(),
         runs: rings.state.run_number(),
@@ -168,6 +203,7 @@ pub(crate) fn take_snapshot(
         checks: counters[control::CHECKS as usize],
         latency: rings.meter.quantiles(),
         cells: snapshot_cells(spec, layout, rings, memories)?,
+        recovery: rings.recovery.as_ref().map(|recovery| recovery.snapshot()),
         idle_ns: layout.longest_rest().map(|rest| rest.as_nanos() as u64),
     })
 }
@@ -182,9 +218,13 @@ impl fmt::Display for Snapshot {
             writeln!(f, "{}", if text.is_empty() { "none".into() } else { text.join(", ") })
         };
         writeln!(f, "{:<11}{} tasks in {:.3} s", "done", self.done, self.uptime.as_secs_f64())?;
-        let Occupancy { empty, published, done, fault, cancelled } = self.occupancy;
+        let Occupancy { empty, published, done, fault, cancelled, lost } = self.occupancy;
         write!(f, "{:<11}{empty} empty, {published} published, ", "slots")?;
-        writeln!(f, "{done} done, {fault} fault, {cancelled} cancelled")?;
+        write!(f, "{done} done, {fault} fault, {cancelled} cancelled")?;
+        match lost {
+            0 => writeln!(f)?,
+            lost => writeln!(f, ", {lost} lost")?,
+        }
         list(f, "opcodes", &self.opcodes)?;
         list(f, "tenants", &self.tenants)?;
         list(f, "priorities", &self.priorities)?;
@@ -196,6 +236,16 @@ impl fmt::Display for Snapshot {
         }
         if let Some(cells) = &self.cells {
             writeln!(f, "{cells}")?;
+        }
+        if let Some(RecoverySnapshot { count, last: Some(last) }) = &self.recovery {
+            let LastRecovery { at, took, from, to, unfinished, lost } = last;
+            let (at, took) = (at.as_secs_f64(), took.as_secs_f64() * 1e3);
+            write!(
+                f,
+                "{:<11}{count}, the last at {at:.3} s in {took:.1} ms from {from} to {to}: ",
+                "recoveries"
+            )?;
+            writeln!(f, "{unfinished} tasks had not ended, {lost} were lost")?;
         }
         write!(
             f,
