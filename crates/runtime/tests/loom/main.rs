@@ -16,6 +16,7 @@ mod handover;
 mod near;
 mod plan;
 mod queue;
+mod recovery;
 mod reuse;
 mod rights;
 mod run;
@@ -60,6 +61,8 @@ fn every_order_is_needed() {
         fence::KEEP,
         fence::RETIRE,
         queue::QUEUE,
+        recovery::BEGUN,
+        recovery::LOSE,
         reuse::REUSE,
         reuse::REFUSE,
         reuse::EFFECTS,
