@@ -127,7 +127,7 @@ fn a_session_is_lost_with_its_process(name: &str) {
     assert_eq!(producer.submit(Task::new(Opcode::NOP)).unwrap().wait(LONG), Ok(0));
     let mut waits = producer.submit(Task::new(session.opcode("twice").unwrap()).args([1])).unwrap();
     process.lose().unwrap();
-    assert_eq!(waits.wait(LONG), Err(TaskError::Lost(LossReason::Device)));
+    assert_eq!(waits.wait(LONG), Err(TaskError::Lost { reason: LossReason::Device, may_have_run: true }));
     let end = session.session_end().expect("it has ended");
     assert!(matches!(&end, SessionEnd::Device(error) if matches!(**error, DeviceError::Lost(_))), "{end}");
     drop((waits, producer));
