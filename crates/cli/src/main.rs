@@ -16,6 +16,7 @@ mod kernel;
 mod launch;
 mod link;
 mod litmus;
+mod loss_load;
 mod ops;
 mod opt;
 mod run;

@@ -13,6 +13,7 @@ mod handover;
 pub(crate) mod machine;
 mod mark;
 mod ratio;
+mod recovery;
 mod rounds;
 mod row;
 mod scan;
@@ -46,6 +47,7 @@ enum BenchGroup {
     Scan(scan::ScanBenchArgs),
     Tasks(tasks::TasksArgs),
     Handover(handover::HandOverArgs),
+    Recovery(recovery::RecoveryArgs),
     Soak(soak::SoakArgs),
 }
 
@@ -61,6 +63,7 @@ Examples:
   pelton bench scan --quick
   pelton bench tasks --only payload --json rows.jsonl
   pelton bench handover --quick
+  pelton bench recovery --quick
   pelton bench soak --tasks 1e8 --start 4294900000
   pelton bench soak --device cuda --tasks 1e10 --slots 65536 --producers 8 --placement near
   pelton bench soak --load graphs --graphs 1e6
@@ -106,6 +109,7 @@ impl BenchArgs {
             BenchGroup::Scan(group) => ("scan", group.flags()),
             BenchGroup::Tasks(group) => ("tasks", group.flags()),
             BenchGroup::Handover(group) => ("handover", group.flags()),
+            BenchGroup::Recovery(group) => ("recovery", group.flags()),
             BenchGroup::Soak(_) => {
                 return Err(CliError::Wrong(
                     "`bench soak` does not compare builds; leave out --against".into(),
@@ -137,6 +141,7 @@ pub(crate) fn run_bench(args: &BenchArgs, term: &Term) -> Result<CliStatus, CliE
         (None, BenchGroup::Scan(group)) => scan::run_scan(group, only, rounds, &mut rows, term),
         (None, BenchGroup::Tasks(group)) => tasks::run_tasks(group, only, rounds, &mut rows, term),
         (None, BenchGroup::Handover(group)) => handover::run_handover(group, only, rounds, &mut rows, term),
+        (None, BenchGroup::Recovery(group)) => recovery::run_recovery(group, only, rounds, &mut rows, term),
     };
     finish_bench(ended, &rows, args, term)?;
     Ok(stop::status_after(rows.len(), term))

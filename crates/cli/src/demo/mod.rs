@@ -2,6 +2,7 @@
 
 mod feed;
 mod kernel;
+mod lose;
 mod report;
 mod sample;
 mod tally;
@@ -23,6 +24,8 @@ use self::report::DemoReport;
 use self::sample::Sampler;
 use self::tally::Tally;
 use self::work::{TABLE, WordTable};
+
+pub(crate) use self::work::mix;
 use crate::count::parse_count_in;
 use crate::error::CliError;
 use crate::term::Term;
@@ -39,11 +42,17 @@ Examples:
   pelton demo --tasks 1e8
   pelton demo --device reference
   pelton demo --json
+  pelton demo --lose-device
   pelton demo --text > kernel.pel && pelton check kernel.pel
 
 Two tenants feed the kernel from two threads each, 256 tasks at a time: built-in opcodes, an
 opcode that one lane runs and one that a whole group runs, packed slots, fences, priorities, and
 tasks that the kernel must refuse. Another thread submits single tasks and measures their latency.
+
+With --lose-device, the device runs in a process of its own and is lost when half of the tasks have
+ended: a GPU by a kernel that traps, any other device by the end of its process. The session goes on
+in another process, and every result is checked all the same.
+
 Ctrl-C stops the demo, which then reports what it has so far.")]
 pub(crate) struct DemoArgs {
     /// The number of tasks to submit, such as 1e8; 20 million if it is not given, or 50,000 on the interpreter
@@ -61,9 +70,16 @@ pub(crate) struct DemoArgs {
     /// Print the kernel as a module, and do nothing else
     #[arg(long)]
     text: bool,
+
+    /// Lose the device in the middle of the work, and show that the session goes on
+    #[arg(long, conflicts_with = "text")]
+    lose_device: bool,
 }
 
 pub(crate) fn run_demo(args: &DemoArgs, term: &Term) -> Result<CliStatus, CliError> {
+    if args.lose_device {
+        return lose::run_lossy_demo(&args.device, args.tasks, args.json, term);
+    }
     let device = open(&args.device)?;
     if args.text {
         let made = assemble(&kernel::demo_spec(), device.caps()).map_err(pelton::Error::from)?;
@@ -173,7 +189,7 @@ fn feed_all(
 }
 
 /// The result of a thread. If the thread panicked, this one panics too.
-fn join_thread<T>(ended: thread::Result<T>) -> T {
+pub(crate) fn join_thread<T>(ended: thread::Result<T>) -> T {
     ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 

@@ -75,7 +75,7 @@ enum ExpectedResult {
 }
 
 /// The handler of `mix.pel`, in Rust.
-pub(super) fn mix(x: u32) -> u32 {
+pub(crate) fn mix(x: u32) -> u32 {
     (0..3).fold(x, |a, _| {
         let c = (a ^ a >> 16).wrapping_mul(0x7feb_352d);
         let e = (c ^ c >> 15).wrapping_mul(0x846c_a68b);

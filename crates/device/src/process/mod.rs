@@ -174,6 +174,11 @@ impl ProcessDevice {
         self.current.lock().unwrap_or_else(PoisonError::into_inner).process_id()
     }
 
+    /// Kills the executor's process, to see what becomes of those who use its device. This returns before anybody notices.
+    pub fn kill(&self) {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner).kill();
+    }
+
     /// Returns whether a second executor is ready to take over.
     pub fn has_spare(&self) -> bool {
         self.spare.as_ref().is_some_and(SpareKeeper::is_ready)
