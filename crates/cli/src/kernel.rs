@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use pelton::Spec;
 use pelton::kernel::layout::{StepLayout, TreeLayout};
 use pelton::kernel::{Assembled, PlaceSizes, TextError, assemble};
+use pelton::{Recovery, Spec};
 use pelton_device::open;
 use pelton_ir::text;
 
@@ -47,7 +47,7 @@ pub(crate) fn run_kernel(args: &KernelArgs, term: &Term) -> Result<CliStatus, Cl
     let Assembled { module, layout } = assemble(&spec, caps).map_err(pelton::Error::from)?;
     term.text(&text::print(&module))?;
     term.note(format_args!(
-        "for {}: {} {} rings of {} slots, {} groups of {} lanes{}{}{}",
+        "for {}: {} {} rings of {} slots, {} groups of {} lanes{}{}{}{}",
         caps.name,
         layout.rings.len(),
         layout.placement(),
@@ -57,6 +57,7 @@ pub(crate) fn run_kernel(args: &KernelArgs, term: &Term) -> Result<CliStatus, Cl
         describe_places(layout.places),
         describe_steps(layout.steps),
         describe_trees(layout.trees),
+        if spec.recovery == Recovery::On { ", recovers after a loss" } else { "" },
     ));
     Ok(CliStatus::Fine)
 }

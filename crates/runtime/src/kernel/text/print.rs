@@ -7,7 +7,7 @@ use pelton_ir::text;
 use super::graph::print_graph;
 use super::words::*;
 use crate::kernel::handler::NamedHandler;
-use crate::kernel::spec::{Claim, Recovery, Spec};
+use crate::kernel::spec::{Claim, Spec};
 use crate::kernel::tenant::{Region, Tenant};
 
 pub(super) fn print_spec(spec: &Spec, f: &mut Formatter<'_>) -> Result {
@@ -24,9 +24,7 @@ pub(super) fn print_spec(spec: &Spec, f: &mut Formatter<'_>) -> Result {
     writeln!(f, "io = {:?}", word_of(IO, &spec.io))?;
     writeln!(f, "report = {:?}", word_of(REPORT, &spec.report))?;
     writeln!(f, "telemetry = {:?}", word_of(TELEMETRY, &spec.telemetry))?;
-    if spec.recovery != Recovery::Off {
-        writeln!(f, "recovery = {:?}", word_of(RECOVERY, &spec.recovery))?;
-    }
+    writeln!(f, "recovery = {:?}", word_of(RECOVERY, &spec.recovery))?;
     writeln!(f, "share = {share}")?;
     writeln!(f, "lease = {:?}", print_duration(spec.lease))?;
     writeln!(f, "fuel = {fuel}")?;
