@@ -37,6 +37,8 @@ struct Lives {
     gone: AtomicBool,
     /// How many of the next launches find that the device is lost.
     lost_launches: AtomicU32,
+    /// How many of the next launches find that the device is busy.
+    refused_launches: AtomicU32,
     state: Mutex<LifeState>,
 }
 
@@ -88,6 +90,7 @@ impl Losable {
             life: AtomicU64::new(0),
             gone: AtomicBool::new(false),
             lost_launches: AtomicU32::new(0),
+            refused_launches: AtomicU32::new(0),
             state: Mutex::default(),
         });
         Losable { inner, caps, lives }
@@ -117,6 +120,11 @@ impl Losable {
     /// Lets so many of the next launches find that the device is lost.
     pub fn lose_launches(&self, count: u32) {
         self.lives.lost_launches.store(count, Ordering::SeqCst);
+    }
+
+    /// Lets so many of the next launches find that the device is busy.
+    pub fn refuse_launches(&self, count: u32) {
+        self.lives.refused_launches.store(count, Ordering::SeqCst);
     }
 
     /// Returns how many times the device was lost.
@@ -219,9 +227,13 @@ impl Kernel for LosableKernel {
         let mut state = self.lives.lock();
         self.lives.check_life(self.life)?;
         let less = |count: u32| count.checked_sub(1);
-        let counter = &self.lives.lost_launches;
-        if counter.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less).is_ok() {
+        let fails =
+            |counter: &AtomicU32| counter.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less).is_ok();
+        if fails(&self.lives.lost_launches) {
             return Err(lost());
+        }
+        if fails(&self.lives.refused_launches) {
+            return Err(DeviceError::Busy { what: "a test says so" });
         }
         for memory in launch.buffers.iter_mut().flatten() {
             if let Some(block) = memory.store().address(self.lives.number) {

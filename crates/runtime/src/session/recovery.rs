@@ -41,7 +41,7 @@ use super::memory::BufferMemories;
 use super::move_to::plan_move;
 use super::rings::Rings;
 use super::running::{RunningKernel, residence_of};
-use crate::error::{EndReason, Error, LossReason, SessionEnd};
+use crate::error::{EndReason, Error, SessionEnd};
 use crate::kernel::layout::BufferKey;
 use crate::kernel::{Assembled, BufferId, Layout, TenantId};
 use crate::protocol::control;
@@ -154,18 +154,23 @@ impl RunningKernel {
         }
     }
 
-    /// Goes on after the run has ended in this way, or ends the session. The caller holds the lock of the pause, and the run
-    /// is over.
+    /// Goes on after the run has ended in this way, if that means that it is over, or ends the session. The caller holds the
+    /// lock of the pause.
     pub(super) fn recover_in_pause(&self, end: SessionEnd) -> Result<(), Error> {
+        match self.served.rings.recovers_from(&end) {
+            true => self.go_on_after(end),
+            false => self.end_session(end),
+        }
+    }
+
+    /// Goes on if the session recovers and is not stopped, or ends it in this way. The caller holds the lock of the pause, and
+    /// no run is alive.
+    pub(super) fn go_on_after(&self, end: SessionEnd) -> Result<(), Error> {
         let rings = &*self.served.rings;
         let started = Instant::now();
-        let recovery = match &rings.recovery {
-            Some(recovery) if rings.recovers_from(&end) && !self.is_stopping() => recovery,
+        let (recovery, reason) = match (&rings.recovery, end.reason()) {
+            (Some(recovery), EndReason::Lost(reason)) if !self.is_stopping() => (recovery, reason),
             _ => return self.end_session(end),
-        };
-        let reason = match end.reason() {
-            EndReason::Lost(reason) => reason,
-            EndReason::Stopped => LossReason::Returned,
         };
         let found = rings.settle_loss(recovery, reason);
         if !recovery.is_worth_it(&found) {

@@ -42,6 +42,14 @@ pub(super) struct RunningKernel {
     launching: Mutex<Option<Arc<Residence>>>,
 }
 
+/// Why no run serves the rings after a pause.
+enum NoRun {
+    /// The run has ended in another way than it was asked to.
+    Ended(SessionEnd),
+    /// The run has ended as it was asked to, and no other was launched.
+    NotLaunched(SessionEnd),
+}
+
 /// How a pause ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum PauseEnd {
@@ -168,7 +176,8 @@ impl RunningKernel {
         match launched {
             Ok(None) => Ok(PauseEnd::Launched),
             Ok(Some(failed)) => Err(failed),
-            Err(end) => self.recover_in_pause(end).map(|()| PauseEnd::Recovered),
+            Err(NoRun::Ended(end)) => self.recover_in_pause(end).map(|()| PauseEnd::Recovered),
+            Err(NoRun::NotLaunched(end)) => self.go_on_after(end).map(|()| PauseEnd::Recovered),
         }
     }
 
@@ -178,9 +187,9 @@ impl RunningKernel {
         &self,
         old: &SessionKernel,
         planned: Option<&PlannedKernel>,
-    ) -> Result<Option<Error>, SessionEnd> {
+    ) -> Result<Option<Error>, NoRun> {
         let rings = &self.served.rings;
-        self.served.retire_run()?;
+        self.served.retire_run().map_err(NoRun::Ended)?;
         // Whoever asked the session to make way has what it wants.
         rings.wait_list.clear_way_asked();
         // Producers go on until the next run is launched, so what takes long is done before.
@@ -212,9 +221,9 @@ impl RunningKernel {
         });
         match launched {
             Ok(()) => Ok(failed),
-            Err(Error::Device(error)) => Err(SessionEnd::Device(Arc::new(error))),
-            Err(Error::Ended(end)) => Err(end),
-            Err(_) => Err(SessionEnd::Returned),
+            Err(Error::Device(error)) => Err(NoRun::NotLaunched(SessionEnd::Device(Arc::new(error)))),
+            Err(Error::Ended(end)) => Err(NoRun::NotLaunched(end)),
+            Err(_) => Err(NoRun::NotLaunched(SessionEnd::Returned)),
         }
     }
 }

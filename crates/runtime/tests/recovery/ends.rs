@@ -185,6 +185,23 @@ fn hand_overs_go_on_while_the_device_is_lost() {
     });
 }
 
+/// Catches a session that ends because its kernel cannot be launched again after a hand-over, although it could recover.
+#[test]
+fn a_kernel_that_is_not_launched_again_is_a_loss_too() {
+    everywhere(|shape| {
+        let session = shape.launch(&shape.spec(64));
+        let mut producer = session.producer(0).unwrap();
+        session.set_failover(vec![open("cpu").unwrap()]);
+        for (refused, recoveries) in [(1, 1), (2, 2)] {
+            shape.device.refuse_launches(refused);
+            session.hand_over(&session.spec(), LONG).unwrap();
+            assert_eq!(submit(&session, &mut producer, "mark", 1).wait(LONG), Ok(2), "{}", shape.name);
+            assert_eq!(recovery(&session).count, recoveries, "{}", shape.name);
+        }
+        assert_eq!(recovery(&session).last.unwrap().to, open("cpu").unwrap().caps().name, "{}", shape.name);
+    });
+}
+
 /// Catches a move to another device after a loss that takes the wrong memory along.
 #[test]
 fn a_session_moves_before_and_after_a_loss() {
