@@ -224,9 +224,9 @@ fn a_session_moves_before_and_after_a_loss() {
     });
 }
 
-/// Catches a trap, a lease that runs out or a device that fails in another way, which end a session that recovers.
+/// Catches a trap that ends a session which recovers.
 #[test]
-fn traps_and_leases_are_losses_too() {
+fn traps_are_losses_too() {
     in_shapes(&["cpu", "reference"], &[Placement::Near, Placement::Far, Placement::Both], |shape| {
         let trap = Handler::lane_wide(|task| {
             let f = task.body();
@@ -235,7 +235,7 @@ fn traps_and_leases_are_losses_too() {
             task.finish(7);
         });
         let spec = shape.spec(64).handler("trap", trap.may_trap());
-        let session = shape.launch(&spec.lease(Duration::from_secs(1)));
+        let session = shape.launch(&spec);
         let mut producer = session.producer(0).unwrap();
         go_on(&session);
         let mut trap = submit(&session, &mut producer, "trap", 0);
