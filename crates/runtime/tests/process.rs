@@ -2,15 +2,19 @@
 
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use libtest_mimic::{Arguments, Trial, run};
 use pelton::device::process::{ProcessConfig, ProcessDevice};
 use pelton::device::{Device, DeviceError, open};
 use pelton::{
-    Batch, Drain, Error, Geometry, Handler, LossReason, Opcode, Session, SessionEnd, Spec, Task, TaskError,
+    Batch, Drain, Error, Geometry, Handler, LossReason, Opcode, Recovery, Session, SessionEnd, Spec, Task, TaskError,
     TaskState,
 };
+
+/// The environment variable that says how many processes are killed, if not as many as usual.
+const KILLS: &str = "PELTON_TEST_KILLS";
 
 /// Long enough for anything that ends at all.
 const LONG: Duration = Duration::from_secs(60);
@@ -20,11 +24,13 @@ type Test = (&'static str, fn(&str));
 
 fn main() -> ExitCode {
     pelton::device::process::serve_if_asked();
-    let tests: [Test; 4] = [
+    let tests: [Test; 6] = [
         ("a_session_moves_between_processes", a_session_moves_between_processes),
         ("handlers_change_while_tasks_run", handlers_change_while_tasks_run),
         ("a_batch_is_drained", a_batch_is_drained),
         ("a_session_without_recovery_is_lost_with_its_process", a_session_is_lost_with_its_process),
+        ("every_task_ends_once_while_processes_are_killed", every_task_ends_once_while_processes_are_killed),
+        ("a_session_fails_over_to_this_process", a_session_fails_over_to_this_process),
     ];
     let mut trials = Vec::new();
     for device in ["cpu", "reference", "cuda"] {
@@ -136,4 +142,84 @@ fn a_session_is_lost_with_its_process(name: &str) {
     let session = Session::launch(&device, &spec()).unwrap();
     let mut producer = session.producer(0).unwrap();
     assert_eq!(producer.submit(Task::new(Opcode::NOP)).unwrap().wait(LONG), Ok(0));
+}
+
+fn recovering() -> Spec {
+    Spec::new(Geometry::new(256).groups(2)).producers(3).recovery(Recovery::On).handler("add", add(3))
+}
+
+/// Submits tasks until it is told to stop, and checks every result. Returns how many tasks there were.
+fn feed(session: &Session, over: &AtomicBool, first: u32) -> u32 {
+    let mut producer = session.producer(0).unwrap().patience(LONG);
+    let op = session.opcode("add").unwrap();
+    let mut x = first;
+    while !over.load(Ordering::Relaxed) {
+        let count = 1 + x % 60;
+        let mut span = producer.submit_all((x..x + count).map(|x| Task::new(op).args([x]))).unwrap();
+        let mut single = producer.submit(Task::new(op).args([x])).unwrap();
+        // Some tickets are dropped before their tasks have ended.
+        drop(producer.submit(Task::new(op).args([1])).unwrap());
+        span.wait(LONG).unwrap();
+        for (x, result) in (x..x + count).zip(span.results()) {
+            assert_eq!(result, Ok(x.wrapping_mul(3)));
+        }
+        assert_eq!(single.wait(LONG), Ok(x.wrapping_mul(3)));
+        x += count;
+    }
+    x - first
+}
+
+/// Kills real processes at random moments. The variable PELTON_TEST_KILLS says how many.
+fn every_task_ends_once_while_processes_are_killed(name: &str) {
+    let kills: u64 = std::env::var(KILLS).ok().and_then(|kills| kills.parse().ok()).unwrap_or(10);
+    let process = Arc::new(ProcessDevice::new(ProcessConfig::new(name)).unwrap());
+    let device: Arc<dyn Device> = process.clone();
+    let session = Session::launch(&device, &recovering()).unwrap();
+    let over = AtomicBool::new(false);
+    std::thread::scope(|threads| {
+        let feeders: Vec<_> = (0..3)
+            .map(|feeder| {
+                let (session, over) = (&session, &over);
+                threads.spawn(move || feed(session, over, feeder << 20))
+            })
+            .collect();
+        for kill in 0..kills {
+            // Some kills come while the session still recovers from the last one.
+            std::thread::sleep(Duration::from_millis(kill * 7919 % 41));
+            process.kill();
+        }
+        std::thread::sleep(Duration::from_millis(20));
+        over.store(true, Ordering::Relaxed);
+        for feeder in feeders {
+            assert!(feeder.join().unwrap() > 0);
+        }
+    });
+    session.quiesce(LONG).unwrap();
+    let recovery = session.snapshot().unwrap().recovery.expect("it recovers");
+    assert!((1..=kills).contains(&recovery.count), "{} recoveries after {kills} kills", recovery.count);
+    assert_eq!(session.stop().unwrap().tasks_left(), 0);
+}
+
+fn a_session_fails_over_to_this_process(name: &str) {
+    // The second executor of this program does not start, because there is no such program any more.
+    let copy = std::env::temp_dir().join(format!("pelton-executor-{}-{name}", std::process::id()));
+    std::fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
+    let process = Arc::new(ProcessDevice::new(ProcessConfig::new(name).program(&copy)).unwrap());
+    std::fs::remove_file(&copy).unwrap();
+    let device: Arc<dyn Device> = process.clone();
+    let session = Session::launch(&device, &recovering()).unwrap();
+    session.set_failover(vec![open("cpu").unwrap()]);
+    let over = AtomicBool::new(false);
+    std::thread::scope(|threads| {
+        let feeder = threads.spawn(|| feed(&session, &over, 0));
+        std::thread::sleep(Duration::from_millis(20));
+        process.kill();
+        while session.snapshot().map_or(true, |now| now.recovery.is_none_or(|recovery| recovery.count == 0)) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        over.store(true, Ordering::Relaxed);
+        assert!(feeder.join().unwrap() > 0);
+    });
+    let last = session.snapshot().unwrap().recovery.and_then(|recovery| recovery.last).unwrap();
+    assert_eq!((last.from, last.to), (format!("process:{name}"), "cpu".to_string()));
 }

@@ -148,6 +148,29 @@ fn hand_overs_are_compared_with_quiet_times_and_with_what_they_cannot_avoid() {
     assert_eq!(pelton(&["bench", "handover", "--only", "no such case"]).code, Some(1));
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn losses_are_compared_with_what_no_recovery_can_avoid() {
+    let rows = rows(&["recovery", "--quick", "--rounds", "1"]);
+    let found: Vec<_> = rows.iter().map(|row| (row["case"].as_str(), row["against"].as_str())).collect();
+    let (gone, started) = (Some("process gone"), Some("process started"));
+    let wanted = [
+        (Some("lost, fresh"), started),
+        (Some("lost, spare"), gone),
+        (Some("killed, fresh"), started),
+        (Some("killed, spare"), gone),
+        (gone, None),
+        (started, None),
+    ];
+    assert_eq!(found, wanted);
+    for row in &rows {
+        assert_eq!((&row["group"], &row["metric"]), (&"recovery".into(), &"ms".into()), "{row}");
+        assert_eq!(row["device"], "process:cpu", "{row}");
+        assert!(row["value"].as_f64() > Some(0.0), "{row}");
+    }
+    assert_eq!(pelton(&["bench", "recovery", "--only", "no such case"]).code, Some(1));
+}
+
 #[test]
 fn steps_of_compiling_are_chosen_by_name() {
     let cases = |only| -> Vec<String> {

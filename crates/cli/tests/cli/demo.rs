@@ -25,6 +25,24 @@ fn spans_of_any_length_are_right() {
     }
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn it_goes_on_after_its_device_was_lost() {
+    for device in ["cpu", "process:reference", "process:warm:cpu:1"] {
+        let ran = pelton(&["demo", "--lose-device", "--device", device, "--tasks", "100000", "--json"]);
+        assert_eq!(ran.code, Some(0), "{device}: {}", ran.err);
+        let report: serde_json::Value = serde_json::from_str(&ran.out).expect("it is JSON");
+        assert_eq!((&report["tasks"], &report["wrong"]), (&100_000.into(), &0.into()), "{report}");
+        assert!(report["lost_after"].as_u64() >= Some(50_000) && report["recoveries"] == 1, "{report}");
+    }
+    let ran = pelton(&["demo", "--lose-device", "--tasks", "50000", "--device", "cpu"]);
+    assert!(ran.out.contains("process:cpu was lost with its process"), "{}", ran.out);
+    assert!(ran.out.ends_with("right: every task ended once, with its result\n"), "{}", ran.out);
+    let ran = pelton(&["demo", "--lose-device", "--device", "no-such-device"]);
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.err.contains("process:no-such-device"), "{}", ran.err);
+}
+
 #[test]
 fn its_kernel_is_a_module_like_others() {
     let text = pelton(&["demo", "--text", "--device", "cpu"]);
