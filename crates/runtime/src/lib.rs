@@ -119,6 +119,7 @@ pub mod ring;
 pub mod task;
 
 pub mod drain;
+pub mod journal;
 pub mod session;
 pub mod telemetry;
 pub mod workspace;

@@ -1,0 +1,92 @@
+//! Where segments are written: files of a folder, or something else in tests.
+
+use std::fs::{self, File};
+use std::io::{self, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use super::error::JournalError;
+use super::folder::{io_error, segment_path, sync_folder};
+
+/// The last segment of a journal, to which bytes are appended. Every call may fail, and a write may write less than it
+/// was given.
+pub(super) trait SegmentStore {
+    /// Makes the next segment, which is empty, and appends to it from now on.
+    fn create(&mut self, number: u64) -> io::Result<()>;
+    /// Appends bytes, and returns how many of them.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize>;
+    /// Hands everything that was written to the disk.
+    fn sync(&mut self) -> io::Result<()>;
+    /// Hands the names of the segments to the disk.
+    fn sync_names(&mut self) -> io::Result<()>;
+    /// Cuts the segment to a length, and appends behind it from now on.
+    fn truncate(&mut self, length: u64) -> io::Result<()>;
+    /// The path of a segment, for messages.
+    fn path(&self, number: u64) -> PathBuf;
+}
+
+/// Segments as files of a folder.
+#[derive(Debug)]
+pub(super) struct FolderStore {
+    folder: PathBuf,
+    file: Option<File>,
+}
+
+impl FolderStore {
+    pub(super) fn new(folder: &Path) -> Self {
+        FolderStore { folder: folder.into(), file: None }
+    }
+
+    /// Opens a segment that is there.
+    pub(super) fn open(&mut self, number: u64) -> Result<(), JournalError> {
+        let path = segment_path(&self.folder, number);
+        let file = File::options().write(true).open(&path).and_then(|mut file| {
+            file.seek(SeekFrom::End(0))?;
+            Ok(file)
+        });
+        self.file = Some(file.map_err(io_error("open", &path))?);
+        Ok(())
+    }
+
+    /// Removes a segment.
+    pub(super) fn remove(&mut self, number: u64) -> Result<(), JournalError> {
+        let path = segment_path(&self.folder, number);
+        fs::remove_file(&path).map_err(io_error("remove", &path))?;
+        sync_folder(&self.folder)
+    }
+
+    fn file(&mut self) -> io::Result<&mut File> {
+        self.file.as_mut().ok_or_else(|| io::Error::other("no segment is open"))
+    }
+}
+
+impl SegmentStore for FolderStore {
+    fn create(&mut self, number: u64) -> io::Result<()> {
+        self.file = Some(File::create_new(segment_path(&self.folder, number))?);
+        Ok(())
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file()?.write(bytes)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.file()?.sync_data()
+    }
+
+    fn sync_names(&mut self) -> io::Result<()> {
+        match sync_folder(&self.folder) {
+            Err(JournalError::Io { source, .. }) => Err(source),
+            _ => Ok(()),
+        }
+    }
+
+    fn truncate(&mut self, length: u64) -> io::Result<()> {
+        let file = self.file()?;
+        file.set_len(length)?;
+        file.seek(SeekFrom::Start(length)).map(drop)
+    }
+
+    fn path(&self, number: u64) -> PathBuf {
+        segment_path(&self.folder, number)
+    }
+}
