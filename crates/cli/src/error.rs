@@ -12,6 +12,8 @@ use pelton_ir::interp;
 
 use crate::CliStatus;
 use crate::bench::BuildError;
+use crate::recording::RecordingError;
+use crate::run::ReplayDifference;
 
 /// The errors that stop a command.
 #[derive(Debug, thiserror::Error)]
@@ -76,6 +78,15 @@ pub(crate) enum CliError {
     /// A launch on a device, or reading its memory back, failed.
     #[error(transparent)]
     Target(#[from] TargetError),
+    /// A journal cannot be used.
+    #[error(transparent)]
+    Journal(#[from] pelton::journal::JournalError),
+    /// A journal cannot be gone on with or replayed.
+    #[error(transparent)]
+    Recording(#[from] RecordingError),
+    /// A replay has found another result.
+    #[error(transparent)]
+    Replay(#[from] ReplayDifference),
     /// Ctrl-C cannot be listened for.
     #[error("cannot listen for Ctrl-C: {0}")]
     Signal(#[from] ctrlc::Error),

@@ -11,6 +11,7 @@ mod error;
 mod exec;
 mod fmt;
 mod graph;
+mod journal;
 mod json;
 mod kernel;
 mod launch;
@@ -19,6 +20,7 @@ mod litmus;
 mod loss_load;
 mod ops;
 mod opt;
+mod recording;
 mod run;
 mod scan;
 mod source;
@@ -72,6 +74,8 @@ enum CliCommand {
     Opt(opt::OptArgs),
     Exec(exec::ExecArgs),
     Run(run::RunArgs),
+    Replay(run::ReplayArgs),
+    Journal(journal::JournalArgs),
     Scan(scan::ScanArgs),
     Kernel(kernel::KernelArgs),
     Graph(graph::GraphArgs),
@@ -118,6 +122,8 @@ fn main() -> ExitCode {
         CliCommand::Opt(args) => opt::run_opt(&args, &term),
         CliCommand::Exec(args) => exec::run_exec(args, &term),
         CliCommand::Run(args) => run::run_spec(&args, &term),
+        CliCommand::Replay(args) => run::run_replay(&args, &term),
+        CliCommand::Journal(args) => journal::run_journal(&args, &term),
         CliCommand::Scan(args) => return scan::run_scan(&args, &term),
         CliCommand::Kernel(args) => kernel::run_kernel(&args, &term),
         CliCommand::Graph(args) => graph::run_graph(&args, &term),

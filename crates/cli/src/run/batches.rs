@@ -1,13 +1,12 @@
 //! Runs tasks in batches, one pass per batch.
 
-use std::io::Write;
-
 use pelton::drain::Statistics;
 use pelton::protocol::log;
 use pelton::protocol::priority::LEVELS;
 use pelton::{Batch, Claim, Drain, Opcode, SubmitError};
 
 use super::intake::{Halt, TaskSink};
+use super::output::ResultOutput;
 use super::results::{ResultWriter, TaskMark};
 use super::task::TaskOrder;
 use crate::error::CliError;
@@ -17,10 +16,10 @@ use crate::term::Term;
 const MOST: usize = 1 << 16;
 
 /// Collects tasks into batches, and runs them.
-pub(super) struct BatchFeed<'a, 'n, W> {
+pub(super) struct BatchFeed<'a, 'n, O> {
     drain: &'a mut Drain,
     term: &'a Term,
-    results: &'a mut ResultWriter<'n, W>,
+    results: &'a mut ResultWriter<'n, O>,
     batch: Batch,
     /// Room for the longest reply.
     reply: Vec<u8>,
@@ -33,8 +32,8 @@ pub(super) struct BatchFeed<'a, 'n, W> {
     pub statistics: Option<Statistics>,
 }
 
-impl<'a, 'n, W: Write> BatchFeed<'a, 'n, W> {
-    pub(super) fn new(drain: &'a mut Drain, term: &'a Term, results: &'a mut ResultWriter<'n, W>) -> Self {
+impl<'a, 'n, O: ResultOutput> BatchFeed<'a, 'n, O> {
+    pub(super) fn new(drain: &'a mut Drain, term: &'a Term, results: &'a mut ResultWriter<'n, O>) -> Self {
         let reply = vec![0; drain.layout().places.reply as usize];
         BatchFeed {
             drain,
@@ -50,7 +49,7 @@ impl<'a, 'n, W: Write> BatchFeed<'a, 'n, W> {
     }
 }
 
-impl<W: Write> TaskSink for BatchFeed<'_, '_, W> {
+impl<O: ResultOutput> TaskSink for BatchFeed<'_, '_, O> {
     fn begin_chunk(&mut self) {}
 
     fn check(&mut self, order: &TaskOrder) -> Result<(), String> {
@@ -95,7 +94,7 @@ impl<W: Write> TaskSink for BatchFeed<'_, '_, W> {
 
     fn settle(&mut self) -> Result<(), Halt> {
         if self.batch.is_empty() {
-            return Ok(());
+            return Ok(self.results.flush()?);
         }
         let readback = self.drain.run(&self.batch)?;
         let missing = || CliError::Wrong("the pass returned no results".into());

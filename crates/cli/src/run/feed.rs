@@ -1,6 +1,5 @@
 //! Submits tasks to a session.
 
-use std::io::Write;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,6 +9,7 @@ use pelton::session::SessionGraph;
 use pelton::{Aim, EventCondition, Opcode, Priority, Producer, Session, Spec, SubmitError, Task, TaskAfter};
 
 use super::intake::{Halt, TaskSink, halt_if_pressed};
+use super::output::ResultOutput;
 use super::results::TaskMark;
 use super::standstill::{FeedWait, StandstillWatch};
 use super::submitted::SubmittedSpans;
@@ -23,13 +23,13 @@ const MOST: usize = 256;
 const CANCEL_TIME: Duration = Duration::from_secs(10);
 
 /// Collects tasks, and submits them to a session.
-pub(super) struct SessionFeed<'a, 'n, W> {
+pub(super) struct SessionFeed<'a, 'n, O> {
     session: &'a Session,
     names: &'a TaskNames,
     /// The spec whose handlers the names are of.
     spec: Arc<Spec>,
     term: &'a Term,
-    submitted: &'a mut SubmittedSpans<'n, W>,
+    submitted: &'a mut SubmittedSpans<'n, O>,
     producers: Vec<Producer>,
     /// The graphs that the session was given, with their numbers in the spec.
     graphs: Vec<(usize, SessionGraph)>,
@@ -48,12 +48,12 @@ pub(super) struct SessionFeed<'a, 'n, W> {
     prints: u32,
 }
 
-impl<'a, 'n, W: Write> SessionFeed<'a, 'n, W> {
+impl<'a, 'n, O: ResultOutput> SessionFeed<'a, 'n, O> {
     pub(super) fn new(
         session: &'a Session,
         names: &'a TaskNames,
         term: &'a Term,
-        submitted: &'a mut SubmittedSpans<'n, W>,
+        submitted: &'a mut SubmittedSpans<'n, O>,
     ) -> Self {
         SessionFeed {
             session,
@@ -198,7 +198,7 @@ impl<'a, 'n, W: Write> SessionFeed<'a, 'n, W> {
     }
 }
 
-impl<W: Write> TaskSink for SessionFeed<'_, '_, W> {
+impl<O: ResultOutput> TaskSink for SessionFeed<'_, '_, O> {
     fn begin_chunk(&mut self) {
         // The session may have been handed over since the last lines.
         let spec = self.session.spec();

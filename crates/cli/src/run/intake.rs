@@ -1,11 +1,13 @@
 //! Passes tasks from lines to a session or to batches, in one loop that reads, submits and collects results, and
 //! never waits for only one of these.
 
+use std::cell::RefCell;
 use std::sync::mpsc::{RecvTimeoutError, TryRecvError};
 use std::time::{Duration, Instant};
 
 use pelton::kernel::TenantId;
 
+use super::journal::{RunJournal, RunTask};
 use super::lines::Chunks;
 use super::task::{TaskNames, TaskOrder};
 use crate::error::CliError;
@@ -17,6 +19,10 @@ const GLANCE: Duration = Duration::from_millis(20);
 
 /// The byte order mark in UTF-8, which some programs write first.
 const BOM: &[u8] = "\u{feff}".as_bytes();
+
+/// What is said when tasks are not run again although they may have stored something.
+const LOST_MEMORY: &str = "the journal does not keep memory: regions are as they are when a run begins, without what the \
+                           tasks that are not run again had stored there";
 
 /// What to do with the lines after a bad one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
@@ -83,6 +89,7 @@ pub(super) struct Intake<'a> {
     names: &'a TaskNames,
     term: &'a Term,
     bad: BadLines,
+    journal: Option<&'a RefCell<RunJournal>>,
     /// The number of tasks so far, by tenant.
     counts: Vec<(TenantId, u64)>,
     /// The number of lines so far.
@@ -90,20 +97,29 @@ pub(super) struct Intake<'a> {
     bytes: u64,
     /// Messages about the bad lines of the current chunk.
     mistakes: String,
+    /// Whether it was said that the memory of tasks before a crash is lost.
+    said_what_is_lost: bool,
     /// The number of bad lines so far.
     pub skipped: u64,
 }
 
 impl<'a> Intake<'a> {
-    pub(super) fn new(names: &'a TaskNames, term: &'a Term, bad: BadLines) -> Self {
+    pub(super) fn new(
+        names: &'a TaskNames,
+        term: &'a Term,
+        bad: BadLines,
+        journal: Option<&'a RefCell<RunJournal>>,
+    ) -> Self {
         Intake {
             names,
             term,
             bad,
+            journal,
             counts: Vec::new(),
             lines: 0,
             bytes: 0,
             mistakes: String::new(),
+            said_what_is_lost: false,
             skipped: 0,
         }
     }
@@ -136,9 +152,12 @@ impl<'a> Intake<'a> {
                 Ok(Ok(chunk)) => self.take_chunk(sink, &chunk),
                 Ok(Err(error)) => Err(CliError::Input(error).into()),
                 Err(RecvTimeoutError::Timeout) => sink.progress(),
-                Err(RecvTimeoutError::Disconnected) => return sink.settle(),
+                Err(RecvTimeoutError::Disconnected) => {
+                    sink.settle()?;
+                    return self.journal.map_or(Ok(()), |journal| Ok(journal.borrow().end_input()?));
+                }
             };
-            if let Err(Halt::Bad | Halt::Failed(CliError::Input(_))) = &taken {
+            if let Err(Halt::Bad | Halt::Failed(CliError::Input(_) | CliError::Recording(_))) = &taken {
                 sink.settle()?;
             }
             taken?;
@@ -154,6 +173,9 @@ impl<'a> Intake<'a> {
             self.mistakes.clear();
         }
         taken?;
+        if let Some(journal) = self.journal {
+            journal.borrow_mut().write_out()?;
+        }
         sink.pause()
     }
 
@@ -168,7 +190,11 @@ impl<'a> Intake<'a> {
                 continue;
             }
             match self.admitted_order(sink, line) {
-                Ok(order) => sink.push(order, self.lines)?,
+                Ok(order) => {
+                    if self.is_to_be_run(line, &order)? {
+                        sink.push(order, self.lines)?;
+                    }
+                }
                 Err(why) => {
                     self.skipped += 1;
                     self.mistakes += &self.term.error_line(format_args!("line {}: {why}\n", self.lines));
@@ -179,6 +205,17 @@ impl<'a> Intake<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Whether the task of the current line is to be run. It is not if the journal has its result.
+    fn is_to_be_run(&mut self, line: &[u8], order: &TaskOrder) -> Result<bool, Halt> {
+        let Some(journal) = self.journal else { return Ok(true) };
+        let task = journal.borrow_mut().take_task(self.lines, line)?;
+        let lost = task == RunTask::HasResult && journal.borrow().storing.include(order);
+        if lost && !std::mem::replace(&mut self.said_what_is_lost, true) {
+            self.term.note(LOST_MEMORY);
+        }
+        Ok(task == RunTask::Run)
     }
 
     /// Parses a line, and checks that its task would be accepted.

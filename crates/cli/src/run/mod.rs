@@ -3,43 +3,47 @@
 mod batches;
 mod feed;
 mod intake;
+mod job;
+mod journal;
 mod lines;
+mod output;
 mod payload;
+mod printing;
+mod replay;
 mod results;
 mod standstill;
+mod stores;
 mod submitted;
 mod task;
 mod watch;
 mod workspace;
 
-use std::fmt::Display;
-use std::io::{self, BufWriter, IsTerminal, Write};
+use std::cell::Cell;
+use std::io::{self, BufWriter, IsTerminal};
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
-use pelton::kernel::{Lifetime, Report};
-use pelton::{Drain, Session, Spec};
+use pelton::Spec;
+use pelton::journal::TornTail;
 use pelton_device::open;
 use pelton_filetest::init::Init;
 use pelton_ir::module::Module;
-use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use self::batches::BatchFeed;
-use self::feed::SessionFeed;
-use self::intake::{BadLines, Halt, Intake, TaskSink};
-use self::results::{EndCounts, ResultWriter};
-use self::submitted::{ResultOrder, SubmittedSpans};
+use self::intake::{BadLines, Halt};
+use self::job::{RunJob, RunSummary};
+use self::journal::{FsyncArg, JournalledOutput, RunJournal};
+use self::output::PlainOutput;
+use self::results::EndCounts;
+use self::submitted::ResultOrder;
 use self::task::TaskNames;
-use self::watch::{SpecWatch, WatchedSpec};
-use self::workspace::{RegionName, WorkspaceOwner};
+use self::watch::WatchedSpec;
+use self::workspace::RegionName;
 use crate::error::CliError;
 use crate::term::Term;
 use crate::{CliStatus, kernel, stop};
 
-/// The time that tasks under way have to end after Ctrl-C.
-const GRACE: Duration = Duration::from_millis(500);
+pub(crate) use self::replay::{ReplayArgs, ReplayDifference, run_replay};
 
 /// Launch a kernel once, and feed it with tasks from standard input, one JSON object per line
 #[derive(clap::Args)]
@@ -50,6 +54,7 @@ Examples:
   pelton run spec.toml --buffer 'alice.data=[1 2 3]' --buffer bob.data=@words.bin < tasks.jsonl
   pelton run spec.toml --order done --bad skip --stats < tasks.jsonl
   tail -f tasks.jsonl | pelton run spec.toml --watch
+  pelton run spec.toml --journal run.journal < tasks.jsonl >> results.jsonl
 
 Tasks, one per line; blank lines and lines that begin with # are skipped:
   {\"op\": \"add\", \"args\": [1, 2], \"tenant\": \"alice\", \"priority\": \"high\"}
@@ -86,6 +91,13 @@ that there are when it is read; tasks of a removed one end with the fault \"unkn
 that have taken some of their steps go on with a new version that has takes_over = true; any other
 version is refused while there are such tasks.
 
+With --journal, every task and every result is kept in a folder, and no result is printed before it is
+there. After a crash, run the same command with the same input, and append its output to that of the
+first run: tasks whose results the journal has are not run again, and results that may not have been
+printed are printed. A few may then be there twice, which the line numbers show. Another spec, or an
+input with other tasks, is refused. Memory is not kept, so results that depend on what earlier
+tasks have stored may differ after a crash. `pelton journal` shows a journal, and `pelton replay` runs it.
+
 With lifetime = \"drain\" in the spec, the lines are run in batches, one pass per batch.
 INIT is written as for `pelton exec`, and fills a region from its first element on.
 If the reader of the results leaves, as in `| head -1`, tasks under way are finished and no more
@@ -119,6 +131,14 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     watch: bool,
 
+    /// Keep tasks and results in this folder, so that the same command goes on after a crash
+    #[arg(long, value_name = "DIR")]
+    journal: Option<PathBuf>,
+
+    /// When the journal is handed to the disk
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t = FsyncArg::Interval, requires = "journal")]
+    fsync: FsyncArg,
+
     /// Print the kernel's statistics on standard error at the end
     #[arg(long)]
     stats: bool,
@@ -126,18 +146,6 @@ pub(crate) struct RunArgs {
     /// Print the summary on standard error as JSON
     #[arg(long)]
     json: bool,
-}
-
-/// How a run ended, and what it counted.
-struct RunSummary {
-    halt: Result<(), Halt>,
-    ends: EndCounts,
-    skipped: u64,
-    took: Duration,
-    /// Whether the regions that `--out` names were written.
-    saved: Result<(), CliError>,
-    /// The kernel's statistics, as text and as JSON.
-    stats: Option<(String, Value)>,
 }
 
 /// Refuses handlers that wait for a host that resumes them, because nothing here does.
@@ -165,25 +173,27 @@ fn read_or_watch(args: &RunArgs, term: &Term) -> Result<(Spec, Option<WatchedSpe
 pub(crate) fn run_spec(args: &RunArgs, term: &Term) -> Result<CliStatus, CliError> {
     let (spec, watched) = read_or_watch(args, term)?;
     refuse_parking(&spec)?;
+    let journal = RunJournal::from_args(args, &spec)?;
     stop::listen()?;
     let device = open(&args.device)?;
     let names = TaskNames::new(&spec);
-    let results = ResultWriter::new(&names, BufWriter::with_capacity(1 << 16, io::stdout()));
-    let job = RunJob { args, term, names: &names, bar: input_bar(term) };
-    let summary = match spec.lifetime {
-        Lifetime::Persistent => job.feed_session(Session::launch(&device, &spec)?, watched, results)?,
-        Lifetime::Drain if args.watch => {
-            let why = "--watch changes the handlers of a session, and the spec has lifetime = \"drain\"; \
-                       set lifetime = \"persistent\"";
-            return Err(CliError::Wrong(why.into()));
+    let input = Cell::new(Some(Box::new(io::stdin()) as _));
+    let job = RunJob { args, term, names: &names, bar: input_bar(term), journal: journal.as_ref(), input };
+    let mut known = None;
+    let summary = match journal {
+        None => {
+            let out = PlainOutput(BufWriter::with_capacity(1 << 16, io::stdout()));
+            job.run(&device, &spec, watched, out)?
         }
-        Lifetime::Drain if spec.report == Report::Control => {
-            let why = "the spec has report = \"control\", which returns no results; set report = \"full\"";
-            return Err(CliError::Wrong(why.into()));
+        Some(ref journal) => {
+            known = Some(begin_with_journal(&mut journal.borrow_mut(), &device.caps().name, term)?);
+            job.run(&device, &spec, watched, JournalledOutput::new(journal, io::stdout())?)?
         }
-        Lifetime::Drain => job.drain_batches(Drain::new(&device, &spec)?, results)?,
     };
-    print_summary(args, term, &device.caps().name, &summary);
+    drop(job);
+    journal.map_or(Ok(()), |journal| journal.into_inner().close())?;
+    print_summary(args, term, &device.caps().name, &summary, known.as_ref());
+    let faults = summary.ends.faults + known.map_or(0, |known| known.faults);
     let status = match summary.halt {
         Err(Halt::Standstill(why)) => {
             term.wrong(why);
@@ -193,7 +203,7 @@ pub(crate) fn run_spec(args: &RunArgs, term: &Term) -> Result<CliStatus, CliErro
         Err(Halt::Interrupted) => CliStatus::Interrupted,
         Err(Halt::Bad | Halt::Lost | Halt::Unwritten(_)) => CliStatus::Wrong,
         Ok(()) if summary.skipped > 0 => CliStatus::Wrong,
-        Ok(()) if summary.ends.faults > 0 => CliStatus::Failed,
+        Ok(()) if faults > 0 => CliStatus::Failed,
         Ok(()) => CliStatus::Fine,
     };
     match summary.saved {
@@ -205,98 +215,24 @@ pub(crate) fn run_spec(args: &RunArgs, term: &Term) -> Result<CliStatus, CliErro
     }
 }
 
-/// What a run works with.
-struct RunJob<'a> {
-    args: &'a RunArgs,
-    term: &'a Term,
-    names: &'a TaskNames,
-    bar: ProgressBar,
-}
-
-impl<'a> RunJob<'a> {
-    /// Checks the options about regions, and fills the workspace before any task runs.
-    fn fill_workspace(&self, home: &impl WorkspaceOwner) -> Result<(), CliError> {
-        workspace::check_outs(home, self.names, &self.args.outs)?;
-        workspace::fill_regions(home, self.names, &self.args.buffers)
+/// Says how a journal is gone on with. Returns which results it has.
+fn begin_with_journal(journal: &mut RunJournal, device: &str, term: &Term) -> Result<EndCounts, CliError> {
+    if let Some(TornTail { path, offset, bytes }) = journal.torn_tail() {
+        let path = path.display();
+        term.note(format_args!(
+            "cut off {bytes} bytes at byte {offset} of {path}, which were not whole records"
+        ));
     }
-
-    /// Submits the tasks of all lines. Returns why that ended early, if it did, and the number of bad lines.
-    fn take_lines(&self, sink: &mut impl TaskSink) -> Result<(Result<(), Halt>, u64), CliError> {
-        let mut intake = Intake::new(self.names, self.term, self.args.bad);
-        let chunks = lines::read_chunks(io::stdin()).map_err(CliError::Input)?;
-        let halt = intake.take_all(sink, &chunks, |bytes, tasks| {
-            self.bar.set_position(bytes);
-            self.bar.set_message(format!("{tasks} tasks"));
-        });
-        self.bar.finish_and_clear();
-        match halt {
-            Err(Halt::Failed(error)) => Err(error),
-            halt => Ok((halt, intake.skipped)),
-        }
-    }
-
-    /// Feeds a session until the lines end, and stops it.
-    fn feed_session<W: Write>(
-        &self,
-        session: Session,
-        watched: Option<WatchedSpec>,
-        results: ResultWriter<'a, W>,
-    ) -> Result<RunSummary, CliError> {
-        self.fill_workspace(&session)?;
-        let began = Instant::now();
-        let mut submitted = SubmittedSpans::new(self.args.order, results, session.layout().places.reply);
-        let mut feed = SessionFeed::new(&session, self.names, self.term, &mut submitted);
-        let (mut halt, skipped) = match watched {
-            None => self.take_lines(&mut feed)?,
-            Some(spec) => {
-                let (path, term) = (self.args.spec.as_path(), self.term);
-                let watch = SpecWatch { path, spec, session: &session, term };
-                watch.watch_during(|| self.take_lines(&mut feed)).map_err(pelton::Error::Thread)??
-            }
+    let known = journal.ends;
+    if known.total() > 0 {
+        let (count, tasks) = match known.total() {
+            1 => ("1 result".into(), "task is"),
+            count => (format!("{count} results"), "tasks are"),
         };
-        if halt.is_err() {
-            // Tasks that have not ended by then end as stopped.
-            let _ = session.quiesce(GRACE);
-        }
-        let saved = workspace::save_regions(&session, self.names, &self.args.outs);
-        let stats = if self.args.stats { Some(text_and_json(&session.snapshot()?)) } else { None };
-        if let Err(error) = session.stop() {
-            halt = Err(Halt::Failed(error.into()));
-        }
-        while !submitted.is_empty() {
-            note_unwritten(submitted.collect().map(drop), &mut halt);
-        }
-        note_unwritten(submitted.results.flush(), &mut halt);
-        Ok(RunSummary { halt, ends: submitted.results.ends, skipped, took: began.elapsed(), saved, stats })
+        term.note(format_args!("the journal has {count}, whose {tasks} not run again"));
     }
-
-    /// Runs batches until the lines end.
-    fn drain_batches<W: Write>(
-        &self,
-        mut drain: Drain,
-        mut results: ResultWriter<'a, W>,
-    ) -> Result<RunSummary, CliError> {
-        self.fill_workspace(&drain)?;
-        let began = Instant::now();
-        let mut batches = BatchFeed::new(&mut drain, self.term, &mut results);
-        let (mut halt, skipped) = self.take_lines(&mut batches)?;
-        let stats = batches.statistics.as_ref().filter(|_| self.args.stats).map(text_and_json);
-        note_unwritten(results.flush(), &mut halt);
-        let saved = workspace::save_regions(&drain, self.names, &self.args.outs);
-        Ok(RunSummary { halt, ends: results.ends, skipped, took: began.elapsed(), saved, stats })
-    }
-}
-
-/// Records that the last results could not be written, unless something went wrong before.
-fn note_unwritten(written: Result<(), CliError>, halt: &mut Result<(), Halt>) {
-    if let (Err(error), Ok(())) = (written, &*halt) {
-        *halt = Err(error.into());
-    }
-}
-
-/// Statistics as text and as JSON.
-fn text_and_json(stats: &(impl Display + Serialize)) -> (String, Value) {
-    (stats.to_string(), json!(stats))
+    journal.note_start(device)?;
+    Ok(known)
 }
 
 /// The progress bar: the position in the input if that is a file, or else the number of tasks. It is hidden if
@@ -318,7 +254,7 @@ fn stdin_length() -> Option<u64> {
 }
 
 /// Prints the summary on standard error.
-fn print_summary(args: &RunArgs, term: &Term, device: &str, summary: &RunSummary) {
+fn print_summary(args: &RunArgs, term: &Term, device: &str, summary: &RunSummary, known: Option<&EndCounts>) {
     let RunSummary { halt, ends, skipped, took, saved, stats } = summary;
     let end = match halt {
         Ok(()) if saved.is_err() => "done, but a region could not be written",
@@ -334,7 +270,7 @@ fn print_summary(args: &RunArgs, term: &Term, device: &str, summary: &RunSummary
     if args.json {
         return term.note(json!({
             "end": end, "device": device, "tasks": ends.total(), "ends": ends, "bad_lines": skipped,
-            "seconds": seconds, "stats": stats.as_ref().map(|(_, json)| json),
+            "from_journal": known, "seconds": seconds, "stats": stats.as_ref().map(|(_, json)| json),
         }));
     }
     if let Some((text, _)) = stats {
@@ -346,6 +282,7 @@ fn print_summary(args: &RunArgs, term: &Term, device: &str, summary: &RunSummary
         (ends.faults, format!("fault{}", plural(ends.faults))),
         (ends.unrun, "not run".into()),
         (*skipped, format!("bad line{}", plural(*skipped))),
+        (known.map_or(0, EndCounts::total), "from the journal".into()),
     ] {
         if count > 0 {
             parts.push(format!("{count} {what}"));

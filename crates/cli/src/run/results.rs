@@ -6,9 +6,11 @@ use pelton::kernel::TenantId;
 use pelton::{EventCondition, Opcode, TaskError};
 use serde_json::json;
 
+use super::output::ResultOutput;
 use super::payload::{ByteForm, write_reply};
 use super::task::TaskNames;
 use crate::error::CliError;
+use crate::recording::TaskEnd;
 
 /// The line of a task, and what it asked for.
 #[derive(Clone, Copy)]
@@ -39,25 +41,35 @@ impl EndCounts {
     pub(super) fn total(&self) -> u64 {
         self.done + self.faults + self.unrun
     }
+
+    /// Counts a task that has ended.
+    pub(super) fn add(&mut self, end: TaskEnd) {
+        match end {
+            TaskEnd::Done => self.done += 1,
+            TaskEnd::Fault => self.faults += 1,
+        }
+    }
 }
 
 /// Writes results, and counts them.
-pub(super) struct ResultWriter<'n, W> {
+pub(super) struct ResultWriter<'n, O> {
     names: &'n TaskNames,
-    out: W,
+    out: O,
+    /// The line of the current result.
+    text: Vec<u8>,
     /// Whether writing has failed. From then on results are only counted.
     broken: bool,
     pub ends: EndCounts,
 }
 
-impl<'n, W: Write> ResultWriter<'n, W> {
-    pub(super) fn new(names: &'n TaskNames, out: W) -> Self {
-        ResultWriter { names, out, broken: false, ends: EndCounts::default() }
+impl<'n, O: ResultOutput> ResultWriter<'n, O> {
+    pub(super) fn new(names: &'n TaskNames, out: O) -> Self {
+        ResultWriter { names, out, text: Vec::new(), broken: false, ends: EndCounts::default() }
     }
 
     /// Flushes what was written so far.
     pub(super) fn flush(&mut self) -> Result<(), CliError> {
-        self.attempt(|results| Ok(results.out.flush()?))
+        self.attempt(|results| results.out.flush())
     }
 
     /// Counts how a task ended, and writes its result and its reply.
@@ -67,12 +79,20 @@ impl<'n, W: Write> ResultWriter<'n, W> {
         result: Result<u32, TaskError>,
         reply: &[u8],
     ) -> Result<(), CliError> {
-        match result {
-            Ok(_) => self.ends.done += 1,
-            Err(TaskError::Fault(_)) => self.ends.faults += 1,
-            Err(_) => self.ends.unrun += 1,
+        let end = match result {
+            Ok(_) => Some(TaskEnd::Done),
+            Err(TaskError::Fault(_)) => Some(TaskEnd::Fault),
+            Err(_) => None,
+        };
+        match end {
+            Some(end) => self.ends.add(end),
+            None => self.ends.unrun += 1,
         }
-        self.attempt(|results| results.line(mark, result, reply))
+        self.attempt(|results| {
+            results.text.clear();
+            results.line(mark, result, reply)?;
+            results.out.put(mark.line, end, &results.text)
+        })
     }
 
     /// Writes something unless writing has failed before. A failure is therefore reported once, and tasks under way
@@ -87,7 +107,7 @@ impl<'n, W: Write> ResultWriter<'n, W> {
     }
 
     fn line(&mut self, mark: TaskMark, result: Result<u32, TaskError>, reply: &[u8]) -> Result<(), CliError> {
-        let out = &mut self.out;
+        let out = &mut self.text;
         write!(out, "{{\"line\": {}, ", mark.line)?;
         match (mark.graph, self.names.quoted(mark.op)) {
             (Some(graph), _) => write!(out, "\"graph\": {}", json!(self.names.graph(graph).name))?,

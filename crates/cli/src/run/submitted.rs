@@ -1,11 +1,11 @@
 //! Tasks under way, from submission until their results are written.
 
 use std::collections::VecDeque;
-use std::io::Write;
 use std::mem::take;
 
 use pelton::{Deadline, Span, TaskError};
 
+use super::output::ResultOutput;
 use super::results::{ResultWriter, TaskMark};
 use crate::error::CliError;
 
@@ -26,9 +26,9 @@ struct SubmittedSpan {
 }
 
 /// All tasks under way, and the writer of their results.
-pub(super) struct SubmittedSpans<'n, W> {
+pub(super) struct SubmittedSpans<'n, O> {
     order: ResultOrder,
-    pub results: ResultWriter<'n, W>,
+    pub results: ResultWriter<'n, O>,
     waiting: VecDeque<SubmittedSpan>,
     /// Room for the longest reply.
     reply: Vec<u8>,
@@ -36,9 +36,9 @@ pub(super) struct SubmittedSpans<'n, W> {
     spare: Vec<Vec<TaskMark>>,
 }
 
-impl<'n, W: Write> SubmittedSpans<'n, W> {
+impl<'n, O: ResultOutput> SubmittedSpans<'n, O> {
     /// Starts without tasks. `reply` is the most bytes that a reply has.
-    pub(super) fn new(order: ResultOrder, results: ResultWriter<'n, W>, reply: u32) -> Self {
+    pub(super) fn new(order: ResultOrder, results: ResultWriter<'n, O>, reply: u32) -> Self {
         let reply = vec![0; reply as usize];
         SubmittedSpans { order, results, waiting: VecDeque::new(), reply, spare: Vec::new() }
     }

@@ -1,5 +1,6 @@
 //! Fills the regions of tenants before a run, and writes them to files after it.
 
+use std::fmt;
 use std::path::PathBuf;
 
 use pelton::kernel::TenantId;
@@ -47,6 +48,15 @@ workspace_owners! { Session Drain }
 pub(super) struct RegionName {
     tenant: Option<String>,
     region: String,
+}
+
+impl fmt::Display for RegionName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.tenant {
+            Some(tenant) => write!(f, "{tenant}.{}", self.region),
+            None => f.write_str(&self.region),
+        }
+    }
 }
 
 impl From<&str> for RegionName {
@@ -126,7 +136,7 @@ fn write_region<T: Element>(
     found: &FoundRegion,
     init: &Init,
 ) -> Result<(), CliError> {
-    let wrong = |why: &dyn std::fmt::Display| CliError::Wrong(format!("region `{}`: {why}", found.region));
+    let wrong = |why: &dyn fmt::Display| CliError::Wrong(format!("region `{}`: {why}", found.region));
     let mut decl = BufferDecl {
         name: found.region.clone(),
         elem: found.elem,

@@ -148,7 +148,7 @@ pub struct RecordPlace {
 
 impl fmt::Display for RecordPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.segment, self.offset)
+        f.pad(&format!("{}:{}", self.segment, self.offset))
     }
 }
 
