@@ -10,6 +10,8 @@ mod general;
 mod graph;
 #[cfg(unix)]
 mod interrupt;
+#[cfg(unix)]
+mod journal_kills;
 mod kernel;
 mod link;
 mod litmus;
