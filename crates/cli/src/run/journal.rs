@@ -170,7 +170,11 @@ impl RunJournal {
 
     /// Notes that the results that end in this text were printed.
     fn note_printed(&mut self, lines: &[u8]) -> Result<(), CliError> {
-        self.printed += lines.iter().filter(|byte| **byte == b'\n').count() as u64;
+        let count = lines.iter().filter(|byte| **byte == b'\n').count() as u64;
+        if count == 0 {
+            return Ok(());
+        }
+        self.printed += count;
         self.append(&RunRecord::Printed(self.printed))?;
         self.write_out()
     }

@@ -4,13 +4,15 @@ use std::process::{Command, Stdio};
 
 use crate::{DOUBLE, ScratchFolder, pelton};
 
-const COMMANDS: [&str; 13] = [
+const COMMANDS: [&str; 15] = [
     "demo",
     "check",
     "fmt",
     "opt",
     "exec",
     "run",
+    "replay",
+    "journal",
     "scan",
     "kernel",
     "graph",

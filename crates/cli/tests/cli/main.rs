@@ -10,6 +10,7 @@ mod general;
 mod graph;
 #[cfg(unix)]
 mod interrupt;
+mod journal;
 #[cfg(unix)]
 mod journal_kills;
 mod kernel;
@@ -17,6 +18,7 @@ mod link;
 mod litmus;
 mod opt;
 mod pages;
+mod replay;
 mod run;
 mod run_graphs;
 mod run_payload;
