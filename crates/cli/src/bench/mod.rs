@@ -10,6 +10,7 @@ mod device;
 mod echo;
 mod flood;
 mod handover;
+mod journal;
 pub(crate) mod machine;
 mod mark;
 mod ratio;
@@ -48,6 +49,7 @@ enum BenchGroup {
     Tasks(tasks::TasksArgs),
     Handover(handover::HandOverArgs),
     Recovery(recovery::RecoveryArgs),
+    Journal(journal::JournalBenchArgs),
     Soak(soak::SoakArgs),
 }
 
@@ -64,6 +66,7 @@ Examples:
   pelton bench tasks --only payload --json rows.jsonl
   pelton bench handover --quick
   pelton bench recovery --quick
+  pelton bench journal --quick
   pelton bench soak --tasks 1e8 --start 4294900000
   pelton bench soak --device cuda --tasks 1e10 --slots 65536 --producers 8 --placement near
   pelton bench soak --load graphs --graphs 1e6
@@ -110,6 +113,7 @@ impl BenchArgs {
             BenchGroup::Tasks(group) => ("tasks", group.flags()),
             BenchGroup::Handover(group) => ("handover", group.flags()),
             BenchGroup::Recovery(group) => ("recovery", group.flags()),
+            BenchGroup::Journal(group) => ("journal", group.flags()),
             BenchGroup::Soak(_) => {
                 return Err(CliError::Wrong(
                     "`bench soak` does not compare builds; leave out --against".into(),
@@ -142,6 +146,7 @@ pub(crate) fn run_bench(args: &BenchArgs, term: &Term) -> Result<CliStatus, CliE
         (None, BenchGroup::Tasks(group)) => tasks::run_tasks(group, only, rounds, &mut rows, term),
         (None, BenchGroup::Handover(group)) => handover::run_handover(group, only, rounds, &mut rows, term),
         (None, BenchGroup::Recovery(group)) => recovery::run_recovery(group, only, rounds, &mut rows, term),
+        (None, BenchGroup::Journal(group)) => journal::bench_journal(group, only, rounds, &mut rows, term),
     };
     finish_bench(ended, &rows, args, term)?;
     Ok(stop::status_after(rows.len(), term))

@@ -145,7 +145,7 @@ pub(crate) fn visit_records(
         if std::mem::take(&mut first) && !matches!(decoded, Some(RunRecord::Header(_))) {
             return Err(RecordingError::NotARecording { folder: folder.into() }.into());
         }
-        visit(decoded.ok_or_else(|| RecordingError::Unknown { place: record.place })?)?;
+        visit(decoded.ok_or(RecordingError::Unknown { place: record.place })?)?;
     }
     Ok(reader)
 }

@@ -172,6 +172,19 @@ fn losses_are_compared_with_what_no_recovery_can_avoid() {
 }
 
 #[test]
+fn journals_are_compared_with_plain_writes() {
+    let folder = crate::ScratchFolder::new("bench-journal");
+    let rows =
+        rows(&["journal", "--quick", "--rounds", "1", "--folder", &folder.path(""), "--only", "of 1000"]);
+    let cases = ["never", "interval", "answer"].map(|case| format!("{case}, records of 1000 bytes"));
+    assert!(rows.iter().map(|row| &row["case"]).eq(cases.iter()), "{rows:?}");
+    assert!(
+        rows.iter().all(|row| row["against"].as_str().is_some_and(|peer| peer.starts_with("plain write")))
+    );
+    assert_eq!(std::fs::read_dir(&folder.0).expect("it is there").count(), 0, "what was written is removed");
+}
+
+#[test]
 fn steps_of_compiling_are_chosen_by_name() {
     let cases = |only| -> Vec<String> {
         let rows = rows(&["compile", "--only", only]);

@@ -170,7 +170,8 @@ fn many_records_take_one_write_and_one_sync() {
     ] {
         let (store, faults) = FaultyStore::new(usize::MAX);
         let mut writer = create(store, fsync);
-        (faults.writes.set(0), faults.syncs.set(0));
+        faults.writes.set(0);
+        faults.syncs.set(0);
         for number in 0..100 {
             writer.append(KIND, &[&content(number)]).unwrap();
         }
