@@ -75,6 +75,8 @@
 //! 8. A [`TaskError`] says why a task has no result, a [`SubmitError`] why tasks were not submitted, and an [`Error`]
 //!    why a session could not be launched or used. [`Session::session_end`] says how a session ended.
 //!
+//! A [`journal`] keeps records on disk, so that a program can go on after a crash.
+//!
 //! A [`Drain`] runs the same `Spec` differently: a [`Batch`] of tasks that are all known beforehand, in one launch.
 //!
 //! The guide, `docs/guide.md`, builds an application with these types in ten steps. [`protocol`] and [`ring`] define
@@ -146,7 +148,7 @@ pub use session::{Aim, Producer, RecoveringSession, Session, SessionGraph, Span,
 pub use task::Task;
 pub use telemetry::{Snapshot, TaskState};
 
-/// The Rust snippets of the README and of the guide are compiled and run as doctests.
+/// The Rust snippets of the README, of the guide and of the page about journals are compiled and run as doctests.
 #[cfg(doctest)]
 mod pages {
     #[doc = include_str!("../../../README.md")]
@@ -155,4 +157,6 @@ mod pages {
     struct CrateReadme;
     #[doc = include_str!("../../../docs/guide.md")]
     struct Guide;
+    #[doc = include_str!("../../../docs/journal.md")]
+    struct JournalPage;
 }

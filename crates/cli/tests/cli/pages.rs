@@ -1,4 +1,4 @@
-//! The commands that the README, the guide and the page about scans show, run as they stand there.
+//! The commands that the README, the guide and the pages about journals and scans show, run as they stand there.
 //!
 //! A fenced block whose first line is a comment that names a file (`# spec.toml`, `; sum.pel`) is written to that file. In a block of kind
 //! `console` every line that begins with `$ ` is a command for a shell, and the lines below it are all that it must print to its standard
@@ -87,6 +87,13 @@ fn the_guide_shows_what_its_commands_print() {
 fn the_page_about_scans_shows_what_its_commands_print() {
     let page = include_str!("../../../../docs/scan.md");
     assert!(run_page("scan-page", page) >= 12);
+}
+
+#[test]
+#[cfg(unix)]
+fn the_page_about_journals_shows_what_its_commands_print() {
+    let page = include_str!("../../../../docs/journal.md");
+    assert!(run_page("journal-page", page) >= 10);
 }
 
 #[test]

@@ -19,8 +19,10 @@ use super::reader::{JournalReader, TornTail};
 /// [`JournalError`] if another process has the journal open, if its first header is wrong, or if its files cannot be
 /// read and written.
 pub fn cut_damage(folder: &Path) -> Result<Option<TornTail>, JournalError> {
-    let mut reader = JournalReader::open(folder)?;
+    // Whatever is no journal is refused before a file is made there.
+    JournalReader::open(folder)?;
     let _lock = FolderLock::take(folder)?;
+    let mut reader = JournalReader::open(folder)?;
     let damage = loop {
         match reader.next_record() {
             Ok(Some(_)) => {}
