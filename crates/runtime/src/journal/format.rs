@@ -1,7 +1,7 @@
 //! The bytes of segments and records. The documentation of the module above has them as tables.
 
 use super::error::Damage;
-use super::{MAX_RECORD, MAX_SEGMENT, RecordKind, RecordPlace};
+use super::{MAX_RECORD, MAX_SEGMENT, RecordKind};
 
 /// The version of the format.
 pub(super) const VERSION: u32 = 1;
@@ -10,7 +10,7 @@ pub(super) const HEADER: usize = 72;
 /// The length of the header of a record.
 pub(super) const RECORD_HEADER: usize = 12;
 /// The number of bytes that are collected before they are written without being asked.
-pub(super) const GROUP: usize = 1 << 20;
+pub(super) const GROUP: usize = 1 << 18;
 /// More bytes than any segment has.
 pub(super) const SEGMENT_LIMIT: u64 = MAX_SEGMENT + (GROUP + MAX_RECORD + HEADER + RECORD_HEADER) as u64;
 
@@ -93,36 +93,47 @@ pub(super) enum BeforeIt {
     HasSettled,
 }
 
-/// Appends a record to `to`. `place` is where its first byte will lie.
+/// Appends a record to `to`. `offset` is where its first byte will lie in the segment.
 pub(super) fn encode_record(
     to: &mut Vec<u8>,
-    journal: u64,
-    place: RecordPlace,
+    seed: RecordSeed,
+    offset: u64,
     (kind, before): (RecordKind, BeforeIt),
     content: &[&[u8]],
 ) {
     let start = to.len();
     let length: usize = content.iter().map(|part| part.len()).sum();
-    to.extend((length as u32).to_le_bytes());
-    to.extend([kind.number(), u8::from(before == BeforeIt::HasSettled)]);
-    to.extend(RECORD_MAGIC);
-    to.extend([0; 4]);
+    let mut head = [0; RECORD_HEADER];
+    head[4..8].copy_from_slice(&(length as u32).to_le_bytes());
+    head[8] = kind.number();
+    head[9] = u8::from(before == BeforeIt::HasSettled);
+    head[10..].copy_from_slice(&RECORD_MAGIC);
+    to.extend_from_slice(&head);
     content.iter().for_each(|part| to.extend_from_slice(part));
-    let sum = record_sum(&to[start..], journal, place);
-    to[start + 8..start + RECORD_HEADER].copy_from_slice(&sum.to_le_bytes());
+    let sum = seed.sum(&to[start..], offset);
+    to[start..start + 4].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// The checksum of a record and its place.
-fn record_sum(record: &[u8], journal: u64, place: RecordPlace) -> u32 {
-    let mut head = [0; 32];
-    head[..8].copy_from_slice(&journal.to_le_bytes());
-    head[8..16].copy_from_slice(&place.segment.to_le_bytes());
-    head[16..24].copy_from_slice(&place.offset.to_le_bytes());
-    head[24..].copy_from_slice(&record[..8]);
-    let mut sum = crc32fast::Hasher::new();
-    sum.update(&head);
-    sum.update(&record[RECORD_HEADER..]);
-    sum.finalize()
+/// What the checksums of a segment's records begin with, so that they differ from those of all other segments.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct RecordSeed(u32);
+
+impl RecordSeed {
+    /// The seed of a segment: the checksum of its journal's number and its own.
+    pub(super) fn new(header: &SegmentHeader) -> RecordSeed {
+        let mut sum = crc32fast::Hasher::new();
+        sum.update(&header.journal.to_le_bytes());
+        sum.update(&header.number.to_le_bytes());
+        RecordSeed(sum.finalize())
+    }
+
+    /// The checksum of a record. Equal bytes at two positions of a segment never have the same, because positions have
+    /// fewer than 32 bits.
+    fn sum(self, record: &[u8], offset: u64) -> u32 {
+        let mut sum = crc32fast::Hasher::new_with_initial(self.0 ^ offset as u32);
+        sum.update(&record[4..]);
+        sum.finalize()
+    }
 }
 
 /// A record in the bytes of a segment.
@@ -135,33 +146,31 @@ pub(super) struct FoundRecord {
 }
 
 /// Looks for a record at a position of a segment. There must be at least one byte.
-pub(super) fn find_record(segment: &[u8], journal: u64, place: RecordPlace) -> Result<FoundRecord, Damage> {
-    let rest = &segment[place.offset as usize..];
+pub(super) fn find_record(segment: &[u8], seed: RecordSeed, offset: u64) -> Result<FoundRecord, Damage> {
+    let rest = &segment[offset as usize..];
     let Some(head) = rest.first_chunk::<RECORD_HEADER>() else { return Err(Damage::Incomplete) };
-    let length = u32_at(head, 0) as usize;
-    let before = match head[5] {
+    let length = u32_at(head, 4) as usize;
+    let before = match head[9] {
         0 => BeforeIt::MayBeMissing,
         1 => BeforeIt::HasSettled,
         _ => return Err(Damage::Checksum),
     };
-    if head[6..8] != RECORD_MAGIC || length > MAX_RECORD {
+    if head[10..] != RECORD_MAGIC || length > MAX_RECORD {
         return Err(Damage::Checksum);
     }
     let Some(record) = rest.get(..RECORD_HEADER + length) else { return Err(Damage::Incomplete) };
-    match u32_at(head, 8) == record_sum(record, journal, place) {
-        true => {
-            Ok(FoundRecord { kind: RecordKind(head[4]), before, end: place.offset as usize + record.len() })
-        }
+    match u32_at(head, 0) == seed.sum(record, offset) {
+        true => Ok(FoundRecord { kind: RecordKind(head[8]), before, end: offset as usize + record.len() }),
         false => Err(Damage::Checksum),
     }
 }
 
 /// Whether there is a record behind a position that says that everything before it had settled.
-pub(super) fn had_settled(segment: &[u8], journal: u64, place: RecordPlace) -> bool {
-    (place.offset + 1..segment.len() as u64).any(|offset| {
+pub(super) fn had_settled(segment: &[u8], seed: RecordSeed, offset: u64) -> bool {
+    (offset + 1..segment.len() as u64).any(|offset| {
         // Most positions are ruled out here, so that few checksums are computed.
-        let plausible = segment.get(offset as usize + 5..offset as usize + 8);
+        let plausible = segment.get(offset as usize + 9..offset as usize + 12);
         plausible.is_some_and(|bytes| bytes[0] == 1 && bytes[1..] == RECORD_MAGIC)
-            && find_record(segment, journal, RecordPlace { offset, ..place }).is_ok()
+            && find_record(segment, seed, offset).is_ok()
     })
 }

@@ -59,11 +59,14 @@
 //!
 //! | bytes | what |
 //! |---|---|
-//! | 0 to 3 | the length of the content |
-//! | 4 | the kind |
-//! | 5 | 1 if everything before the record had settled when it was written, or else 0 |
-//! | 6 to 7 | `0x6a70` |
-//! | 8 to 11 | the CRC-32 of the number of the journal, the number of the segment, the position in the segment, bytes 0 to 7 of the record, and the content |
+//! | 0 to 3 | the checksum |
+//! | 4 to 7 | the length of the content |
+//! | 8 | the kind |
+//! | 9 | 1 if everything before the record had settled when it was written, or else 0 |
+//! | 10 to 11 | `0x6a70` |
+//!
+//! The checksum is the CRC-32 of bytes 4 to 11 and the content. It does not begin with 0 but with the CRC-32 of the
+//! numbers of the journal and of the segment, exclusive or the position of the record in the segment.
 //!
 //! The checksum covers the place of the record, so bytes that once were a record, in another file or at another
 //! position, are never taken for one. Kind 0 is the journal's own: it says that the journal was closed.
@@ -75,7 +78,7 @@
 //! says so ([`Journal::torn_tail`]). No record of a torn tail was committed.
 //!
 //! Everything else is an error that names the file and the position, [`JournalError::Corrupt`]. The two are told apart by
-//! byte 5 of the records: a record that is behind the damage and says that everything before it had settled shows that
+//! byte 9 of the records: a record that is behind the damage and says that everything before it had settled shows that
 //! the damage came later. Settled means synced, or merely written if the policy is `Never`.
 
 mod error;

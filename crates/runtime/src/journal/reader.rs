@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::error::{Damage, JournalError};
 use super::folder::{io_error, list_segments, segment_path};
 use super::format::{
-    BadHeader, HEADER, RECORD_HEADER, SEGMENT_LIMIT, SegmentHeader, find_record, had_settled,
+    BadHeader, HEADER, RECORD_HEADER, RecordSeed, SEGMENT_LIMIT, SegmentHeader, find_record, had_settled,
 };
 use super::{RecordKind, RecordPlace};
 
@@ -51,6 +51,7 @@ pub struct JournalReader {
     count: u64,
     /// The segment that is read.
     segment: Vec<u8>,
+    seed: RecordSeed,
     end: Option<JournalEnd>,
     /// The number of bytes of all segments before this one.
     bytes_before: u64,
@@ -72,9 +73,15 @@ impl JournalReader {
         if count == 0 {
             return Err(no_journal());
         }
-        let folder = folder.into();
-        let mut reader =
-            JournalReader { folder, count, segment: Vec::new(), end: None, bytes_before: 0, torn: None };
+        let mut reader = JournalReader {
+            folder: folder.into(),
+            count,
+            segment: Vec::new(),
+            seed: RecordSeed::default(),
+            end: None,
+            bytes_before: 0,
+            torn: None,
+        };
         reader.enter_segment(1)?;
         Ok(reader)
     }
@@ -118,7 +125,7 @@ impl JournalReader {
                 self.enter_segment(header.number + 1)?;
                 continue;
             }
-            return match find_record(&self.segment, header.journal, place) {
+            return match find_record(&self.segment, self.seed, place.offset) {
                 Ok(found) => {
                     let bytes = &self.segment[place.offset as usize + RECORD_HEADER..found.end];
                     let behind = RecordPlace { offset: found.end as u64, ..place };
@@ -127,7 +134,7 @@ impl JournalReader {
                 }
                 Err(damage) => {
                     let (path, offset) = (segment_path(&self.folder, header.number), place.offset);
-                    if header.number < self.count || had_settled(&self.segment, header.journal, place) {
+                    if header.number < self.count || had_settled(&self.segment, self.seed, place.offset) {
                         return Err(JournalError::Corrupt { path, offset, damage });
                     }
                     let bytes = self.segment.len() as u64 - offset;
@@ -185,6 +192,7 @@ impl JournalReader {
         }
         self.bytes_before += self.segment.len() as u64;
         self.segment = segment;
+        self.seed = RecordSeed::new(&header);
         let place = RecordPlace { segment: number, offset: HEADER as u64 };
         self.end = Some(JournalEnd { header, place });
         Ok(())

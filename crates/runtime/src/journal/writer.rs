@@ -5,10 +5,10 @@ use std::io;
 use std::time::Instant;
 
 use super::error::JournalError;
-use super::format::{BeforeIt, GROUP, HEADER, SegmentHeader, encode_record};
+use super::format::{BeforeIt, GROUP, HEADER, RecordSeed, SegmentHeader, encode_record};
 use super::reader::JournalEnd;
 use super::store::{FolderStore, SegmentStore};
-use super::{FsyncPolicy, JournalOptions, MAX_RECORD, RecordKind, RecordPlace};
+use super::{FsyncPolicy, JournalOptions, MAX_RECORD, RecordKind};
 
 /// Appends to the last segment, and begins the next one when it is long enough.
 #[derive(Debug)]
@@ -18,6 +18,7 @@ pub(super) struct JournalWriter<S> {
     segment_bytes: u64,
     /// The header of the segment that is written to.
     header: SegmentHeader,
+    seed: RecordSeed,
     /// How much of the segment is written.
     written: u64,
     /// Records that are not written yet.
@@ -47,6 +48,7 @@ impl<S: SegmentStore> JournalWriter<S> {
             fsync: options.fsync,
             segment_bytes: options.segment_bytes,
             header,
+            seed: RecordSeed::new(&header),
             written,
             group: Vec::new(),
             before: BeforeIt::HasSettled,
@@ -67,8 +69,7 @@ impl<S: SegmentStore> JournalWriter<S> {
             self.begin_segment()?;
         }
         let offset = self.written + self.group.len() as u64;
-        let place = RecordPlace { segment: self.header.number, offset };
-        encode_record(&mut self.group, self.header.journal, place, (kind, self.before), content);
+        encode_record(&mut self.group, self.seed, offset, (kind, self.before), content);
         self.before = BeforeIt::MayBeMissing;
         if self.group.len() >= GROUP {
             self.write_out()?;
@@ -139,6 +140,7 @@ impl<S: SegmentStore> JournalWriter<S> {
             SegmentHeader { number: self.header.number + 1, previous_length: self.written, ..self.header };
         let created = self.store.create(header.number);
         self.header = header;
+        self.seed = RecordSeed::new(&header);
         self.written = 0;
         self.check("make", created)?;
         let begun = write_all(&mut self.store, &header.encode());
