@@ -37,13 +37,19 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A folder that exists during one test.
 struct ScratchFolder(PathBuf);
 
 impl ScratchFolder {
+    /// Makes a folder. Tests that run at once may use the same name.
     fn new(name: &str) -> ScratchFolder {
-        let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        // Relaxed: only the number itself is shared.
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("{name}-{}-{number}", std::process::id());
+        let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
         fs::create_dir_all(&path).expect("the folder can be made");
         ScratchFolder(path)
     }
