@@ -91,12 +91,13 @@ that there are when it is read; tasks of a removed one end with the fault \"unkn
 that have taken some of their steps go on with a new version that has takes_over = true; any other
 version is refused while there are such tasks.
 
-With --journal, every task and every result is kept in a folder, and no result is printed before it is
-there. After a crash, run the same command with the same input, and append its output to that of the
-first run: tasks whose results the journal has are not run again, and results that may not have been
-printed are printed. A few may then be there twice, which the line numbers show. Another spec, or an
-input with other tasks, is refused. Memory is not kept, so results that depend on what earlier
-tasks have stored may differ after a crash. `pelton journal` shows a journal, and `pelton replay` runs it.
+With --journal, every task and every result is kept in a folder, and no result is printed before it
+is there. After a crash, run the same command with the same input, and append its output to that of
+the first run: tasks whose results the journal has are not run again, and results that may not have
+been printed are printed. A few may then be there twice, which the line numbers show. Another spec,
+or an input with other tasks, is refused. Memory is not kept, so results that depend on what earlier
+tasks have stored may differ after a crash. `pelton journal` shows what a journal has, and
+`pelton replay` runs its tasks again.
 
 With lifetime = \"drain\" in the spec, the lines are run in batches, one pass per batch.
 INIT is written as for `pelton exec`, and fills a region from its first element on.

@@ -183,6 +183,34 @@ fn a_reader_of_a_pipe_sees_whole_lines() {
 }
 
 #[test]
+fn ctrl_c_closes_the_journal_and_the_rest_is_run_later() {
+    let folder = ScratchFolder::new("journal-ctrl-c");
+    let (spec, input) = write_inputs(&folder, 6000, 50_000);
+    let (journal, out) = (folder.path("journal"), folder.path("results.jsonl"));
+    let args = [&*spec, "--journal", &journal, "--device", "cpu"];
+    let append = || -> Stdio {
+        File::options().create(true).append(true).open(&out).expect("the file can be written").into()
+    };
+    let child = start(&args, &input, append());
+    while fs::metadata(&out).expect("it is there").len() == 0 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    assert!(sent.expect("kill is there").success());
+    let (code, err) = finish(child);
+    assert_eq!(code, Some(130), "{err}");
+    let counts = crate::pelton(&["journal", "stat", &journal, "--json"]).out;
+    let counts: Value = serde_json::from_str(&counts).expect("it is JSON");
+    assert_eq!(counts["closed"], true, "{counts}");
+    let text = fs::read_to_string(&out).expect("it is text");
+    assert!(!text.contains("stopped"), "tasks that were stopped are run later, and have no result yet");
+    let (code, err) = finish(start(&args, &input, append()));
+    assert_eq!(code, Some(2), "{err}");
+    let (found, twice) = results(&fs::read_to_string(&out).expect("it is text"));
+    assert!(found == plain_results(&spec, &input) && twice == 0);
+}
+
+#[test]
 fn the_lock_dies_with_its_holder_and_executors_do_not_have_it() {
     let folder = ScratchFolder::new("journal-lock");
     let (spec, input) = write_inputs(&folder, 1, 1);
