@@ -233,7 +233,7 @@ impl Kernel for LosableKernel {
             return Err(lost());
         }
         if fails(&self.lives.refused_launches) {
-            return Err(DeviceError::Busy { what: "a test says so" });
+            return Err(DeviceError::Busy { what: "a test says so".into() });
         }
         for memory in launch.buffers.iter_mut().flatten() {
             if let Some(block) = memory.store().address(self.lives.number) {

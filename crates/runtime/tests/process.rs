@@ -2,15 +2,15 @@
 
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use libtest_mimic::{Arguments, Trial, run};
 use pelton::device::process::{ProcessConfig, ProcessDevice};
 use pelton::device::{Device, DeviceError, open};
 use pelton::{
-    Batch, Drain, Error, Geometry, Handler, LossReason, Opcode, Recovery, Session, SessionEnd, Spec, Task, TaskError,
-    TaskState,
+    Batch, Drain, Error, Geometry, Handler, LossReason, Opcode, Recovery, Session, SessionEnd, Spec, Task,
+    TaskError, TaskState,
 };
 
 /// The environment variable that says how many processes are killed, if not as many as usual.
@@ -148,8 +148,8 @@ fn recovering() -> Spec {
     Spec::new(Geometry::new(256).groups(2)).producers(3).recovery(Recovery::On).handler("add", add(3))
 }
 
-/// Submits tasks until it is told to stop, and checks every result. Returns how many tasks there were.
-fn feed(session: &Session, over: &AtomicBool, first: u32) -> u32 {
+/// Submits tasks until it is told to stop, counts rounds, and checks every result. Returns how many tasks there were.
+fn feed(session: &Session, (over, rounds): (&AtomicBool, &AtomicU64), first: u32) -> u32 {
     let mut producer = session.producer(0).unwrap().patience(LONG);
     let op = session.opcode("add").unwrap();
     let mut x = first;
@@ -165,6 +165,7 @@ fn feed(session: &Session, over: &AtomicBool, first: u32) -> u32 {
         }
         assert_eq!(single.wait(LONG), Ok(x.wrapping_mul(3)));
         x += count;
+        rounds.fetch_add(1, Ordering::Relaxed);
     }
     x - first
 }
@@ -175,20 +176,26 @@ fn every_task_ends_once_while_processes_are_killed(name: &str) {
     let process = Arc::new(ProcessDevice::new(ProcessConfig::new(name)).unwrap());
     let device: Arc<dyn Device> = process.clone();
     let session = Session::launch(&device, &recovering()).unwrap();
-    let over = AtomicBool::new(false);
+    let (over, rounds) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|threads| {
         let feeders: Vec<_> = (0..3)
             .map(|feeder| {
-                let (session, over) = (&session, &over);
-                threads.spawn(move || feed(session, over, feeder << 20))
+                let (session, shared) = (&session, (&over, &rounds));
+                threads.spawn(move || feed(session, shared, feeder << 20))
             })
             .collect();
         for kill in 0..kills {
-            // Some kills come while the session still recovers from the last one.
-            std::thread::sleep(Duration::from_millis(kill * 7919 % 41));
+            let before = rounds.load(Ordering::Relaxed);
+            std::thread::sleep(Duration::from_micros(kill * 7919 % 4001));
             process.kill();
+            // Some kills come while the session still recovers from the last one. If all did, it would give up.
+            while kill % 3 != 1
+                && rounds.load(Ordering::Relaxed) < before + 6
+                && !feeders.iter().any(|f| f.is_finished())
+            {
+                std::thread::sleep(Duration::from_micros(100));
+            }
         }
-        std::thread::sleep(Duration::from_millis(20));
         over.store(true, Ordering::Relaxed);
         for feeder in feeders {
             assert!(feeder.join().unwrap() > 0);
@@ -209,9 +216,9 @@ fn a_session_fails_over_to_this_process(name: &str) {
     let device: Arc<dyn Device> = process.clone();
     let session = Session::launch(&device, &recovering()).unwrap();
     session.set_failover(vec![open("cpu").unwrap()]);
-    let over = AtomicBool::new(false);
+    let (over, rounds) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|threads| {
-        let feeder = threads.spawn(|| feed(&session, &over, 0));
+        let feeder = threads.spawn(|| feed(&session, (&over, &rounds), 0));
         std::thread::sleep(Duration::from_millis(20));
         process.kill();
         while session.snapshot().map_or(true, |now| now.recovery.is_none_or(|recovery| recovery.count == 0)) {

@@ -49,7 +49,7 @@ use crate::telemetry::LastRecovery;
 use crate::workspace::{self, Element, RegionView};
 
 /// How often a device is tried that is lost again while the session recovers there.
-const TRIES_PER_DEVICE: u32 = 3;
+const TRIES_PER_DEVICE: u32 = 8;
 
 /// What a user wants to be done before the next kernel is launched.
 #[derive(Clone)]
