@@ -128,7 +128,7 @@ impl<'a> LossLoad<'a> {
             let first = mix(feeder.wrapping_mul(0x9e37_79b9) ^ number);
             let task = |k: u64| Task::new(MIX).args([first.wrapping_add(k as u32)]);
             let tasks: Vec<Task> = (0..len).map(task).collect();
-            flight.push_back((first, producer.submit_all(tasks.into_iter())?));
+            flight.push_back((first, producer.submit_all(tasks)?));
         }
         while !flight.is_empty() {
             self.land(flight.pop_front())?;
