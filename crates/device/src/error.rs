@@ -83,7 +83,7 @@ pub enum DeviceError {
     #[error("no thread could be started: {0}")]
     Thread(#[source] std::io::Error),
     /// The process in which the device lives could not do what was asked, for a reason that has no variant of its own.
-    #[error("its executor says: {0}")]
+    #[error("{0}")]
     Executor(String),
     /// The device is gone.
     #[error("the device is lost: {0}")]

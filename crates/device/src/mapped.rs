@@ -56,7 +56,10 @@ pub struct Mapped {
     layout: Layout,
     width: WordWidth,
     len: usize,
-    /// The file whose pages these are, if other processes can map them too.
+    /// Whether the pages are those of a file.
+    #[cfg(target_os = "linux")]
+    is_file: bool,
+    /// The file, if other processes can be given it.
     #[cfg(target_os = "linux")]
     file: Option<SharedFile>,
 }
@@ -96,6 +99,8 @@ impl Mapped {
             width,
             len,
             #[cfg(target_os = "linux")]
+            is_file: false,
+            #[cfg(target_os = "linux")]
             file: None,
         }
     }
@@ -114,7 +119,14 @@ impl Mapped {
         let bytes = Mapped::bytes_for(width, len)?;
         let layout = Layout::from_size_align(bytes, ALIGN).map_err(|_| exhausted(width, len))?;
         let start = file.map(bytes).map_err(|_| exhausted(width, len))?;
-        Ok(Mapped { start, layout, width, len, file: Some(file) })
+        Ok(Mapped { start, layout, width, len, is_file: true, file: Some(file) })
+    }
+
+    /// The same block without its file, which is closed. The pages stay.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn without_file(mut self) -> Self {
+        self.file = None;
+        self
     }
 
     /// The file whose pages the block has, if other processes can map it.
@@ -260,8 +272,9 @@ mod pages {
 impl Drop for Mapped {
     fn drop(&mut self) {
         #[cfg(target_os = "linux")]
-        if self.file.is_some() {
-            return SharedFile::unmap(self.start, self.layout.size());
+        if self.is_file {
+            // SAFETY: the block was mapped with this size, and is given back once.
+            return unsafe { SharedFile::unmap(self.start, self.layout.size()) };
         }
         if self.layout.size() >= LAZY {
             return pages::unmap(self.start, self.layout);

@@ -36,6 +36,10 @@ pub trait MemoryStore: fmt::Debug + Send + Sync {
     fn address(&self, _device: u64) -> Option<u64> {
         None
     }
+    /// Returns why the memory is lost, if it is.
+    fn why_lost(&self) -> Option<DeviceError> {
+        None
+    }
     /// Copies words to the memory, from its word `at` on.
     fn upload(&self, at: usize, words: WordSlice<'_>) -> Result<(), DeviceError>;
     /// Copies words from the memory, from its word `at` on.

@@ -55,8 +55,12 @@ impl SharedFile {
     }
 
     /// Takes back a mapping of so many bytes that [`map`](SharedFile::map) gave.
-    pub(crate) fn unmap(start: NonNull<u8>, bytes: usize) {
-        // SAFETY: the caller owns the mapping, and gives it back once.
+    ///
+    /// # Safety
+    ///
+    /// The mapping must be the caller's own, and must not be used afterwards.
+    pub(crate) unsafe fn unmap(start: NonNull<u8>, bytes: usize) {
+        // SAFETY: the caller's promise.
         let _ = unsafe { rustix::mm::munmap(start.as_ptr().cast(), bytes) };
     }
 }
@@ -94,7 +98,8 @@ mod tests {
         // SAFETY: as above.
         assert_eq!(unsafe { b.add(4095).read_volatile() }, 7);
         for start in [a, b] {
-            SharedFile::unmap(start, 4096);
+            // SAFETY: the mapping is not used any more.
+            unsafe { SharedFile::unmap(start, 4096) };
         }
     }
 }

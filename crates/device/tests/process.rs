@@ -25,6 +25,8 @@ const TESTS: &[Test] = named![
     an_executor_ends_with_its_host,
     many_threads_use_one_executor,
     dropping_everything_ends_the_executor,
+    a_silent_executor_is_killed_only_if_it_does_not_answer,
+    memory_that_was_dropped_is_unmapped,
     a_device_can_be_lost_on_purpose,
     a_spare_takes_over,
 ];
@@ -185,6 +187,69 @@ fn a_stopped_executor_is_not_replaced_before_it_is_gone(name: &str) {
     assert!(matches!(run.wait(None), Err(DeviceError::Lost(_))));
 }
 
+/// An executor that nobody has asked anything for long is not one that does not answer.
+fn a_silent_executor_is_killed_only_if_it_does_not_answer(name: &str) {
+    let patience = Duration::from_millis(200);
+    let config = ProcessConfig::new(name.strip_prefix("process:").unwrap()).patience(patience);
+    let process = Arc::new(ProcessDevice::new(config).unwrap());
+    let device: Arc<dyn Device> = process.clone();
+    let (run, buffers) = launch_echo(&device);
+    ask(&*run, &buffers, 1);
+    std::thread::sleep(10 * patience);
+    assert!(run.wait(Some(Duration::from_millis(1))).unwrap().is_none(), "it is there");
+    ask(&*run, &buffers, 2);
+    // Nobody asks this one anything, and a socket that is full does not keep anybody from noticing.
+    signal(process.process_id(), Signal::STOP);
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            for _ in 0..10_000 {
+                run.renew();
+            }
+        });
+        let error = run.wait(None).unwrap_err();
+        let text = error.to_string();
+        assert!(matches!(error, DeviceError::Lost(_)) && text.contains("did not answer for 200ms"), "{text}");
+    });
+    // Memory of an executor that is gone is lost, and not merely foreign.
+    let module = module(SUM);
+    let kernel = device.load(&module, None, 8).unwrap();
+    let own = device.alloc(MemoryKind::Device, WordWidth::W32, 8).unwrap();
+    process.kill();
+    while own.upload(0, &[1u32]).is_ok() {}
+    let launched = kernel.run(&launch(1, &[Some(own.clone()), None]));
+    assert!(matches!(launched, Err(DeviceError::Lost(_))), "{launched:?}");
+    let kernel = device.load(&module, None, 8).unwrap();
+    let launched = kernel.run(&launch(1, &[Some(own), None]));
+    assert!(matches!(launched, Err(DeviceError::Lost(_))), "{launched:?}");
+}
+
+fn memory_that_was_dropped_is_unmapped(name: &str) {
+    let config =
+        ProcessConfig::new(name.strip_prefix("process:").unwrap()).patience(Duration::from_millis(400));
+    let process = Arc::new(ProcessDevice::new(config).unwrap());
+    let count = |what: &str| {
+        let path = format!("/proc/{}/{what}", process.process_id());
+        match what {
+            "fd" => std::fs::read_dir(path).unwrap().count(),
+            _ => {
+                std::fs::read_to_string(path).unwrap().lines().filter(|line| line.contains("memfd:")).count()
+            }
+        }
+    };
+    let kept = process.alloc(MemoryKind::Host, WordWidth::W64, 1000).unwrap();
+    let (files, maps) = (count("fd"), count("maps"));
+    for _ in 0..300 {
+        drop(process.alloc(MemoryKind::Host, WordWidth::W64, 1000).unwrap());
+    }
+    let began = Instant::now();
+    while count("maps") > maps {
+        assert!(began.elapsed() < Duration::from_secs(60), "{} of {maps} mappings stay", count("maps"));
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(count("fd") <= files, "{} of {files} files stay", count("fd"));
+    drop(kept);
+}
+
 /// Makes this program a host that prints the number of its executor and then waits to be killed.
 const HOST_TO_DIE: &str = "PELTON_TEST_HOST_TO_DIE";
 
@@ -308,9 +373,17 @@ fn programs_that_are_no_executors_are_refused() {
         let config = ProcessConfig::new("cpu").program(program).patience(Duration::from_secs(1));
         ProcessDevice::new(config).expect_err("it is no executor").to_string()
     };
-    assert!(refused("/bin/true").contains("/bin/true does not serve as one"), "{}", refused("/bin/true"));
+    assert!(
+        refused("/bin/true").contains("/bin/true does not serve as an executor"),
+        "{}",
+        refused("/bin/true")
+    );
     // This one reads its input and answers nonsense.
-    assert!(refused("/bin/cat").contains("/bin/cat does not serve as one"), "{}", refused("/bin/cat"));
+    assert!(
+        refused("/bin/cat").contains("/bin/cat does not serve as an executor"),
+        "{}",
+        refused("/bin/cat")
+    );
     assert!(refused("/nowhere/pelton").contains("/nowhere/pelton"));
 }
 

@@ -59,6 +59,7 @@ use raw::Driver;
 use run::CudaKernel;
 
 pub use mix_graph::{MixNode, MixedGraphs};
+pub(crate) use raw::kernels_have_stopped;
 pub use trap::TrapKernel;
 
 /// An NVIDIA GPU as a device.

@@ -4,6 +4,7 @@
 //! that only [`Driver::open`] makes, or of a value that is made from it.
 
 use std::ffi::{CStr, c_char, c_int};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute, CUresult};
 
@@ -50,6 +51,22 @@ impl DriverStatus {
         )
     }
 
+    /// Whether this is a fault of a kernel that has ended all kernels of this process.
+    fn has_stopped_kernels(self) -> bool {
+        use CUresult::*;
+        matches!(
+            self.result,
+            CUDA_ERROR_ILLEGAL_ADDRESS
+                | CUDA_ERROR_ASSERT
+                | CUDA_ERROR_HARDWARE_STACK_ERROR
+                | CUDA_ERROR_ILLEGAL_INSTRUCTION
+                | CUDA_ERROR_MISALIGNED_ADDRESS
+                | CUDA_ERROR_INVALID_ADDRESS_SPACE
+                | CUDA_ERROR_INVALID_PC
+                | CUDA_ERROR_LAUNCH_FAILED
+        )
+    }
+
     /// The error of a call that was to allocate this many bytes.
     pub fn for_bytes(self, bytes: usize) -> DeviceError {
         match self.result {
@@ -59,8 +76,19 @@ impl DriverStatus {
     }
 }
 
+/// Whether the driver has reported a fault of a kernel that has ended all kernels of this process.
+static KERNELS_STOPPED: AtomicBool = AtomicBool::new(false);
+
+/// Returns whether the driver has reported a fault of a kernel, after which no kernel of this process writes another word.
+pub(crate) fn kernels_have_stopped() -> bool {
+    KERNELS_STOPPED.load(Ordering::Acquire)
+}
+
 impl From<DriverStatus> for DeviceError {
     fn from(status: DriverStatus) -> Self {
+        if status.has_stopped_kernels() {
+            KERNELS_STOPPED.store(true, Ordering::Release);
+        }
         match status.lost() {
             true => DeviceError::Lost(status.to_string()),
             false => DeviceError::Driver { call: status.call.into(), status: format!("{:?}", status.result) },

@@ -39,10 +39,7 @@ impl Channel {
 
     /// Sends a message with files.
     pub(super) fn send(&self, message: &impl Serialize, files: &[BorrowedFd<'_>]) -> io::Result<()> {
-        let bytes = postcard::to_allocvec(message).map_err(io::Error::other)?;
-        let mut header = [0u8; HEADER];
-        header[..4].copy_from_slice(&(bytes.len() as u32).to_le_bytes());
-        header[4..].copy_from_slice(&(files.len() as u32).to_le_bytes());
+        let (header, bytes) = encode(message, files.len())?;
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FILES))];
         let mut with = SendAncillaryBuffer::new(&mut space);
         if !files.is_empty() && !with.push(SendAncillaryMessage::ScmRights(files)) {
@@ -55,6 +52,19 @@ impl Channel {
         })?;
         self.send_rest(&header[sent..])?;
         self.send_rest(&bytes)
+    }
+
+    /// Sends a message if that is possible without waiting. Returns whether it was sent.
+    pub(super) fn send_now(&self, message: &impl Serialize) -> bool {
+        let Ok(_writing) = self.writing.try_lock() else { return false };
+        let Ok((header, bytes)) = encode(message, 0) else { return false };
+        let whole = [&header[..], &bytes].concat();
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        match retry(|| rustix::net::send(&self.socket, &whole, flags)) {
+            // A message that has begun must be ended.
+            Ok(sent) => self.send_rest(&whole[sent..]).is_ok(),
+            Err(_) => false,
+        }
     }
 
     fn send_rest(&self, mut bytes: &[u8]) -> io::Result<()> {
@@ -87,7 +97,8 @@ impl Channel {
         let number =
             |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
         let (bytes, expected) = (number(0) as usize, number(4) as usize);
-        if bytes > MOST_BYTES || files.len() != expected {
+        // Files that this process has no room for are missing, and whoever needs them says so.
+        if bytes > MOST_BYTES || files.len() > expected {
             return Err(io::ErrorKind::InvalidData.into());
         }
         let mut message = vec![0; bytes];
@@ -108,6 +119,15 @@ impl AsFd for Channel {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
+}
+
+/// The header and the bytes of a message that brings so many files.
+fn encode(message: &impl Serialize, files: usize) -> io::Result<([u8; HEADER], Vec<u8>)> {
+    let bytes = postcard::to_allocvec(message).map_err(io::Error::other)?;
+    let mut header = [0u8; HEADER];
+    header[..4].copy_from_slice(&(bytes.len() as u32).to_le_bytes());
+    header[4..].copy_from_slice(&(files as u32).to_le_bytes());
+    Ok((header, bytes))
 }
 
 /// Calls the system again for as long as a signal interrupts the call.

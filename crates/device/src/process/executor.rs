@@ -14,6 +14,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use pelton_ir::text;
 use pelton_ir::valid::validate;
 
+use rustix::event::{PollFd, PollFlags};
+use rustix::process::PidfdFlags;
+
 use super::channel::Channel;
 use super::copy_place::CopyPlace;
 use super::message::{
@@ -54,6 +57,13 @@ type LoseDevice = Box<dyn Fn() -> Result<(), DeviceError> + Send + Sync>;
 /// Serves the host at the other end of a socket, and ends the process when the host has closed it.
 pub(super) fn serve(socket: UnixStream) -> ! {
     let channel = Arc::new(Channel::new(socket));
+    // A thread that panics would leave its question unanswered, and the host would wait for ever.
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        report(panic);
+        // SAFETY: nothing has to be cleaned up.
+        unsafe { libc::_exit(101) }
+    }));
     // Whatever ends the conversation ends the process, without waiting for kernels that still run.
     let status = match converse(&channel) {
         Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => {
@@ -64,6 +74,32 @@ pub(super) fn serve(socket: UnixStream) -> ! {
     };
     // SAFETY: nothing has to be cleaned up. Handlers that run at an ordinary exit might wait for kernels that never end.
     unsafe { libc::_exit(status) }
+}
+
+/// Ends this process when its host has ended, even if somebody else still has the host's end of the socket: a process that the
+/// host has forked, for example. If the host is not the parent of this process, the socket alone tells.
+fn end_with_host(host: u32) {
+    let Some(parent) = rustix::process::getppid().filter(|parent| parent.as_raw_pid().unsigned_abs() == host)
+    else {
+        return;
+    };
+    let Ok(parent) = rustix::process::pidfd_open(parent, PidfdFlags::empty()) else { return };
+    // If the thread cannot be started, the socket alone tells.
+    let _ = std::thread::Builder::new().name("pelton-host".into()).spawn(move || {
+        let mut ended = [PollFd::new(&parent, PollFlags::IN)];
+        while !matches!(rustix::event::poll(&mut ended, None), Ok(1..)) {}
+        // SAFETY: as in `serve`.
+        unsafe { libc::_exit(0) }
+    });
+}
+
+/// Whether the driver of a GPU has reported a fault that has ended all kernels of this process.
+fn kernels_have_stopped() -> bool {
+    #[cfg(feature = "cuda")]
+    let stopped = crate::cuda::kernels_have_stopped();
+    #[cfg(not(feature = "cuda"))]
+    let stopped = false;
+    stopped
 }
 
 fn converse(channel: &Arc<Channel>) -> io::Result<()> {
@@ -106,14 +142,15 @@ fn open(
     wish: Wish,
     files: Vec<OwnedFd>,
 ) -> Result<(Executor, RemoteCaps), DeviceError> {
-    let Wish::Open { version, device, losable } = wish else {
+    let Wish::Open { version, device, losable, host } = wish else {
         return Err(DeviceError::Executor("the first message does not name a device".into()));
     };
     if version != VERSION {
         return Err(DeviceError::Executor(format!(
-            "it has version {VERSION}, and the program that started it has {version}"
+            "the executor has version {VERSION}, and the program that started it has {version}"
         )));
     }
+    end_with_host(host);
     let [place, words] = <[OwnedFd; 2]>::try_from(files)
         .map_err(|_| DeviceError::Executor("the first message brings other files".into()))?;
     let (device, trap) = open_device(&device, losable)?;
@@ -238,6 +275,8 @@ impl Executor {
         let [file] = <[OwnedFd; 1]>::try_from(files)
             .map_err(|_| DeviceError::Executor("memory of the host comes with one file".into()))?;
         let block = Mapped::of_file(received(file, Mapped::bytes_for(width, len)?)?, width, len)?;
+        // Mapped pages stay without their file, and there may be many of them.
+        let block = block.without_file();
         self.device.adopt(&Memory::new(MemoryKind::Host, width, len, Arc::new(block)))
     }
 
@@ -291,7 +330,8 @@ impl Executor {
                 }
             };
             drop(run);
-            if this.channel.send(&Reply::Ended { run: number, result: end }, &[]).is_err() {
+            let stopped = kernels_have_stopped();
+            if this.channel.send(&Reply::Ended { run: number, result: end, stopped }, &[]).is_err() {
                 this.channel.close();
             }
         });
@@ -325,5 +365,6 @@ fn take<T>(things: &Numbered<T>, number: Number) -> Option<T> {
 /// The socket to the host, which is the standard input of an executor.
 pub(super) fn socket_to_host() -> io::Result<UnixStream> {
     let socket = io::stdin().as_fd().try_clone_to_owned()?;
+    rustix::net::sockopt::socket_type(&socket)?;
     Ok(UnixStream::from(socket))
 }

@@ -77,7 +77,10 @@ impl RemoteKernel {
     fn memory_number(&self, memory: &Memory) -> Result<Number, DeviceError> {
         match memory.store().address(self.executor.number) {
             Some(number) => Ok(number),
-            None => self.executor.map(memory),
+            None => match memory.store().why_lost() {
+                Some(lost) => Err(lost),
+                None => self.executor.map(memory),
+            },
         }
     }
 }
@@ -100,6 +103,7 @@ impl Kernel for RemoteKernel {
             None => None,
         };
         let (word_number, wake_word) = self.executor.wake_words.take()?;
+        self.executor.expect_run();
         // From here on, dropping the run ends it.
         let mut run = RemoteRun {
             executor: self.executor.clone(),

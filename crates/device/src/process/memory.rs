@@ -34,6 +34,10 @@ impl MemoryStore for RemoteStore {
         (device == self.executor.number).then_some(self.number)
     }
 
+    fn why_lost(&self) -> Option<DeviceError> {
+        self.executor.why_lost().map(DeviceError::Lost)
+    }
+
     fn upload(&self, at: usize, words: WordSlice<'_>) -> Result<(), DeviceError> {
         let most = CopyPlace::capacity(self.width);
         match words {

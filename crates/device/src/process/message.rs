@@ -27,7 +27,7 @@ pub(super) type Number = u64;
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Wish {
     /// Open a device. This is the first message, and brings two files: the place for copies and the words for waking.
-    Open { version: String, device: String, losable: bool },
+    Open { version: String, device: String, losable: bool, host: u32 },
     /// Allocate memory of the device.
     Alloc { memory: Number, wide: bool, len: usize },
     /// Map memory of the host. The message brings the file.
@@ -87,8 +87,9 @@ pub(super) struct Request {
 pub(super) enum Reply {
     /// The answer to the request of this number.
     Answer { answer: Number, result: Result<Given, RemoteError> },
-    /// A run has ended.
-    Ended { run: Number, result: Result<RemoteEnd, RemoteError> },
+    /// A run has ended. `stopped` says whether no kernel of the executor can write another word, because its driver has
+    /// reported a fault of the whole device.
+    Ended { run: Number, result: Result<RemoteEnd, RemoteError>, stopped: bool },
 }
 
 /// What a wish gives.
@@ -192,7 +193,7 @@ enum RemoteOutcome {
 }
 
 /// An instruction, by the numbers of its function and of itself.
-type RemoteSite = (usize, usize);
+type RemoteSite = (u32, u32);
 
 /// See [`Fault`].
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
@@ -203,11 +204,17 @@ pub(super) struct RemoteFault {
 }
 
 fn site_of((func, inst): RemoteSite) -> Site {
-    Site { func: Handle::new(func), inst: Handle::new(inst) }
+    Site { func: Handle::new(func as usize), inst: Handle::new(inst as usize) }
 }
 
 fn numbers_of(site: Site) -> RemoteSite {
-    (site.func.index(), site.inst.index())
+    (site.func.index() as u32, site.inst.index() as u32)
+}
+
+/// Whether a module has an instruction.
+fn has_site(module: &Valid, (func, inst): RemoteSite) -> bool {
+    let found = module.functions.iter().nth(func as usize);
+    found.is_some_and(|(_, function)| (inst as usize) < function.insts().len())
 }
 
 impl From<Fault> for RemoteFault {
@@ -281,6 +288,7 @@ impl From<DeviceError> for RemoteError {
             DeviceError::Driver { call, status } => RemoteError::Driver { call: call.into_owned(), status },
             DeviceError::Busy { what } => RemoteError::Busy { what: what.into_owned() },
             DeviceError::Lost(why) => RemoteError::Lost(why),
+            DeviceError::Executor(why) => RemoteError::Other(why),
             other => RemoteError::Other(other.to_string()),
         }
     }
@@ -299,7 +307,9 @@ impl RemoteError {
             }
             RemoteError::Memory { device, what } => DeviceError::Memory { device, what: what.into() },
             RemoteError::Exhausted { bytes } => DeviceError::Exhausted { bytes },
-            RemoteError::Fault { code, site, recorded } => match module {
+            RemoteError::Fault { code, site, recorded } => match module
+                .filter(|module| has_site(module, site))
+            {
                 Some(module) => DeviceError::fault(module, (code, site_of(site)), recorded.map(Fault::from)),
                 None => DeviceError::Executor(format!("a kernel trapped with code {code}")),
             },

@@ -213,7 +213,12 @@ impl ProcessDevice {
                 }
                 None => {
                     current.end();
-                    Arc::new(start_executor(&self.config)?.0)
+                    let started = start_executor(&self.config).map_err(|error| match error {
+                        // The program has served before, so this is another loss.
+                        DeviceError::Executor(why) => DeviceError::Lost(why),
+                        error => error,
+                    });
+                    Arc::new(started?.0)
                 }
             };
         }

@@ -53,6 +53,6 @@ impl ExecutorProgram {
     /// The error of a program that does not become an executor.
     pub(super) fn cannot_start(&self, why: &str) -> DeviceError {
         let path = self.0.display();
-        DeviceError::Executor(format!("the program {path} does not serve as one: {why}"))
+        DeviceError::Executor(format!("the program {path} does not serve as an executor: {why}"))
     }
 }

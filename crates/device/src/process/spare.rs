@@ -59,6 +59,15 @@ struct SpareBoard {
     closing: bool,
 }
 
+impl SpareBoard {
+    /// Notes something that the spare does not have yet. The next spare gets everything that is known anyway.
+    fn add_news(&mut self, news: News) {
+        if self.spare.is_some() {
+            self.news.push(news);
+        }
+    }
+}
+
 /// Memory of the host that is in use.
 #[derive(Clone)]
 struct KnownMemory {
@@ -99,7 +108,7 @@ impl SpareKeeper {
         let mut board = self.shared.lock();
         board.memories.retain(|known| known.store.strong_count() > 0);
         board.memories.push(known.clone());
-        board.news.push(News::Memory(known));
+        board.add_news(News::Memory(known));
         self.shared.changed.notify_all();
     }
 
@@ -111,7 +120,7 @@ impl SpareKeeper {
             board.kernels.remove(0);
         }
         board.kernels.push(known.clone());
-        board.news.push(News::Kernel(known));
+        board.add_news(News::Kernel(known));
         self.shared.changed.notify_all();
     }
 
@@ -147,7 +156,7 @@ impl SpareShared {
     }
 
     fn wait<'b>(&self, board: MutexGuard<'b, SpareBoard>) -> MutexGuard<'b, SpareBoard> {
-        self.changed.wait(board).unwrap_or_else(PoisonError::into_inner)
+        self.changed.wait_timeout(board, PAUSE).unwrap_or_else(PoisonError::into_inner).0
     }
 
     /// Keeps a spare until the keeper is dropped.
@@ -182,6 +191,12 @@ impl SpareShared {
         board.spare = Some(spare.clone());
         board.loaded.clear();
         while !board.closing && board.spare.is_some() {
+            if !spare.is_usable() {
+                // Another one is started in its place.
+                board.spare = None;
+                board.pauses = true;
+                break;
+            }
             let Some(next) = board.news.first().cloned() else {
                 board = self.wait(board);
                 continue;
@@ -191,10 +206,13 @@ impl SpareShared {
             let loaded = next.give_to(&spare);
             board = self.lock();
             board.loaded.extend(loaded.ok().flatten());
+            let excess = board.loaded.len().saturating_sub(KERNELS);
+            board.loaded.drain(..excess);
             if !board.news.is_empty() {
                 board.news.remove(0);
             }
         }
+        board.news.clear();
         if board.closing {
             (board.spare, board.loaded) = (None, Vec::new());
         }

@@ -1,5 +1,6 @@
 //! The words in which runs say whether any of their groups is parked, so that the host knows whether to wake them.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::error::DeviceError;
@@ -17,8 +18,9 @@ const STRIDE: usize = 8;
 #[derive(Debug)]
 pub(super) struct WakeWords {
     words: Memory,
-    /// The words that no run has. The host alone gives them out.
-    free: Mutex<Vec<usize>>,
+    /// The words that no run has, those last that were given back last, so that nobody still writes them who belongs to the
+    /// run before. The host alone gives them out.
+    free: Mutex<VecDeque<usize>>,
 }
 
 impl WakeWords {
@@ -34,7 +36,7 @@ impl WakeWords {
 
     fn over(block: Mapped) -> Self {
         let words = Memory::new(MemoryKind::Host, WordWidth::W64, RUNS * STRIDE, Arc::new(block));
-        WakeWords { words, free: Mutex::new((0..RUNS).rev().collect()) }
+        WakeWords { words, free: Mutex::new((0..RUNS).collect()) }
     }
 
     /// The file to be mapped at the other end.
@@ -57,7 +59,7 @@ impl WakeWords {
 
     /// Gives a run a word that no other run has.
     pub(super) fn take(&self) -> Result<(usize, WakeWord), DeviceError> {
-        let free = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let free = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
         let run =
             free.ok_or(DeviceError::Busy { what: "its process has as many runs as it can have".into() })?;
         let word = self.word(run)?;
@@ -67,6 +69,6 @@ impl WakeWords {
 
     /// Takes the word of a run back that has ended.
     pub(super) fn give_back(&self, run: usize) {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner).push(run);
+        self.free.lock().unwrap_or_else(PoisonError::into_inner).push_back(run);
     }
 }
