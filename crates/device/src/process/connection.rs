@@ -1,10 +1,10 @@
 //! The executor of a device, seen from the host: its process, and what was asked of it.
 //!
 //! A thread of the host reads what the executor says. When the executor has closed its socket or has ended, that thread makes
-//! sure that the process ends, waits until it is *gone*, and only then says that it is. While somebody waits for the executor,
-//! or a run is under way, the thread also asks it now and then to say something, and kills it if it does not. Everything that a process had on a GPU ends
-//! before the system reports its end. So whoever is told that an executor is gone knows that none of its kernels can write
-//! another word.
+//! sure that the process ends, waits until it is *gone*, and only then says that it is. Everything that a process had on a GPU
+//! ends before the system reports its end. So whoever is told that an executor is gone knows that none of its kernels can write
+//! another word. While somebody waits for the executor, or a run is under way, the thread also asks it now and then to say
+//! something, and kills it if it does not.
 
 use std::collections::HashMap;
 use std::fmt;

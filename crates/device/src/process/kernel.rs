@@ -92,6 +92,9 @@ impl Kernel for RemoteKernel {
 
     fn launch(&self, launch: &Launch) -> Result<Box<dyn Run>, DeviceError> {
         let bound = launch.bound(&self.module)?;
+        if let Some(why) = self.executor.why_lost() {
+            return Err(DeviceError::Lost(why));
+        }
         let number = |memory: Option<&Memory>| memory.map(|memory| self.memory_number(memory)).transpose();
         let buffers = bound.into_iter().map(number).collect::<Result<_, _>>()?;
         let pass = match &self.executor.gate {
