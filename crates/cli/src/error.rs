@@ -81,7 +81,7 @@ pub(crate) enum CliError {
     /// A journal cannot be used.
     #[error(transparent)]
     Journal(#[from] pelton::journal::JournalError),
-    /// A journal cannot be gone on with or replayed.
+    /// A journal cannot be continued or replayed.
     #[error(transparent)]
     Recording(#[from] RecordingError),
     /// A replay has found another result.

@@ -413,7 +413,7 @@ pub enum TaskError {
     /// [`Session::session_end`](crate::Session::session_end) has the details, or the session has
     /// [recovered](crate::Recovery), and the task must not begin twice. `may_have_run` is false only if it is certain that
     /// the task had not begun.
-    #[error("the session was lost before the task {}: {reason}", if *may_have_run { "ended" } else { "began" })]
+    #[error("the task was lost before it {}: {reason}", if *may_have_run { "ended" } else { "began" })]
     Lost { reason: LossReason, may_have_run: bool },
     /// The task has not ended yet. It may be waited for again.
     #[error("the task has not ended yet")]

@@ -1,8 +1,8 @@
 //! `bench recovery`: for how long producers see no task end when the device of a session is lost.
 //!
 //! A session that recovers runs on a device in a process of its own, under load. Then the device is lost, by a kernel that
-//! traps on a GPU, or its process is killed. The figure is the longest time between the ends of two spans that any producer
-//! saw. Another process takes over, which is started then or was kept as a spare. What nothing can avoid is measured in the
+//! executes the PTX instruction `trap` on a GPU, or its process is killed. The figure is the longest time during which no
+//! producer saw a span of tasks end. Another process takes over, which is started then or was kept as a spare. What nothing can avoid is measured in the
 //! same rounds: how long it takes until the host knows that a process which was killed is gone, and until another one has
 //! opened the device.
 
@@ -30,8 +30,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Measure how long producers wait when the device of a session is lost
 ///
-/// Each row of a loss is the longest time between the ends of two spans of tasks that any producer saw, in
-/// milliseconds. The rows `process gone` and `process started` are what no recovery without a spare can avoid.
+/// Each row of a loss is the longest time during which no producer saw a span of tasks end, in milliseconds. After a
+/// kill, every recovery takes about as long as `process gone`, and without a spare `process started` in addition.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -39,8 +39,8 @@ Examples:
   pelton bench recovery --quick --only killed
   pelton bench recovery --device cuda --json rows.jsonl
 
-The device runs in a process of its own. In the cases `lost`, a GPU is lost by a kernel that traps,
-and any other device ends its process. In the cases `killed`, the process is killed. `spare` means
+The device runs in a process of its own. In the cases `lost`, a GPU is lost by a kernel that
+executes the PTX instruction trap, and any other device ends its process. In the cases `killed`, the process is killed. `spare` means
 that a second process was ready, and `fresh` that another one had to be started. Every result is
 checked.")]
 pub(super) struct RecoveryArgs {

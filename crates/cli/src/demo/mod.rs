@@ -50,8 +50,9 @@ opcode that one lane runs and one that a whole group runs, packed slots, fences,
 tasks that the kernel must refuse. Another thread submits single tasks and measures their latency.
 
 With --lose-device, the device runs in a process of its own and is lost when half of the tasks have
-ended: a GPU by a kernel that traps, any other device by the end of its process. The session goes on
-in another process, and every result is checked all the same.
+ended: a GPU by a kernel that executes the PTX instruction trap, after which the driver refuses the
+whole process, and any other device by the end of its process. The session goes on in another
+process, and every result is checked all the same.
 
 Ctrl-C stops the demo, which then reports what it has so far.")]
 pub(crate) struct DemoArgs {

@@ -27,8 +27,9 @@ Examples:
 A journal is the folder that `pelton run --journal` writes. All commands but `cut` only read, and can
 be used while `pelton run` writes. `pelton replay` runs the tasks of a journal again.
 
-A process that is killed leaves a torn tail at most, which is cut off when the journal is used again.
-Anything else that is damaged is an error with its file and position, and the exit status is 1.")]
+A process that is killed, or a machine that loses power, leaves an unfinished end, which is cut off
+when the journal is used again. Damage before that end is an error with its file and position, and
+the exit status is 1.")]
 pub(crate) struct JournalArgs {
     #[command(subcommand)]
     command: JournalCommand,

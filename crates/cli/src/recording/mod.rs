@@ -173,7 +173,7 @@ pub(crate) fn shown_text(text: &[u8]) -> String {
     }
 }
 
-/// Why a journal cannot be gone on with or replayed.
+/// Why a journal cannot be continued or replayed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RecordingError {
     /// The journal was written by another program.

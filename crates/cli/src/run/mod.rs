@@ -216,7 +216,7 @@ pub(crate) fn run_spec(args: &RunArgs, term: &Term) -> Result<CliStatus, CliErro
     }
 }
 
-/// Says how a journal is gone on with. Returns which results it has.
+/// Says from where a journal is continued. Returns which results it has.
 fn begin_with_journal(journal: &mut RunJournal, device: &str, term: &Term) -> Result<EndCounts, CliError> {
     if let Some(TornTail { path, offset, bytes }) = journal.torn_tail() {
         let path = path.display();

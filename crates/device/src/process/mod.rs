@@ -1,7 +1,7 @@
 //! Devices in a process of their own.
 //!
-//! If a GPU is lost, for example because a kernel made a wrong access, the driver refuses every further call of the process
-//! that used it, for as long as that process lives. So whoever wants to go on after that must not use the GPU in the same
+//! After a hardware error, or after a kernel that Pelton has not made has accessed wrong memory, the driver of a GPU refuses
+//! every further call of the process that used it, for as long as that process lives. So whoever wants to go on after that must not use the GPU in the same
 //! process. A device with a name such as `process:cuda` starts another process, its *executor*, which opens the device and
 //! does what it is asked to: it allocates memory, compiles, loads and launches kernels. If the executor dies, or its device is
 //! lost, every run there ends with [`DeviceError::Lost`], and the next call starts another executor. The host never loads the
@@ -26,18 +26,19 @@
 //! [`Device`](MemoryKind::Device) lies in the executor, or on its GPU, and is reached by copies. It is lost with the executor:
 //! every access to it ends with [`DeviceError::Lost`] from then on. There is no near memory.
 //!
-//! **A spare.** With [`ProcessConfig::warm`], or a name such as `process:warm:cuda`, a second executor has everything ready, so
-//! that it can take over within milliseconds. It runs nothing until then.
+//! **A spare.** With [`ProcessConfig::warm`], or a name such as `process:warm:cuda`, a second executor has opened the
+//! device, mapped the memory of the host and loaded the kernels that were compiled last. It runs nothing until it takes over,
+//! and the next spare is started a second after that.
 //!
 //! **No two at once.** An executor is started only when the one before it is gone: the system has reported the end of its
 //! process, so its kernels have ended and cannot write another word to memory that both share. The same holds if the driver
 //! of a GPU has reported that the device is lost for the whole process, so a spare takes over then. An executor that does not
 //! answer is not taken for gone. It is killed, and the host waits until the system says so.
 //!
-//! **The end of the host.** The executor notices that its host has closed the socket between them, which the system does for
-//! a host that dies, and ends at once. Should it be stopped at that moment, its kernels still have their lease.
+//! **The end of the host.** The executor ends when its host has ended or has closed the socket between them. If it is suspended
+//! at that moment, it ends when it is resumed; until then, kernels on a GPU end when their lease runs out.
 //!
-//! **Costs.** Words that host and kernel exchange through host memory cross no socket, so a session loses no speed. A wake is
+//! **Costs.** Words that host and kernel exchange through host memory cross no socket, so far rings are as fast as in one process. A wake is
 //! a fence and a load unless a group is parked, as for a device in the same process, and a message otherwise. A copy of device
 //! memory takes two messages and one more copy in host memory.
 
@@ -169,7 +170,7 @@ impl ProcessDevice {
         Ok(ProcessDevice { config, caps, current: Mutex::new(Arc::new(connection)), spare })
     }
 
-    /// Returns the number of the executor's process, which may be gone already.
+    /// Returns the process ID of the executor, which may have ended already.
     pub fn process_id(&self) -> u32 {
         self.current.lock().unwrap_or_else(PoisonError::into_inner).process_id()
     }

@@ -27,7 +27,7 @@ pub enum JournalError {
     InUse {
         /// The folder.
         folder: PathBuf,
-        /// The number of the other process, if it is known.
+        /// The process ID of the other process, if it is known.
         holder: Option<u32>,
     },
     /// A file or folder cannot be used.
@@ -48,8 +48,8 @@ pub enum JournalError {
         /// Its version.
         found: u32,
     },
-    /// The journal is of something else.
-    #[error("the journal in {} is of something else", folder.display())]
+    /// The journal belongs to another program, or to another run.
+    #[error("the journal in {} has another fingerprint than this program expects, so it belongs to something else", folder.display())]
     OtherFingerprint {
         /// The folder.
         folder: PathBuf,

@@ -41,7 +41,7 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `00000001.seg`, `00000002.seg`, … | the *segments*: a header, and then records without gaps. A new segment begins when one has reached [`JournalOptions::segment_bytes`] |
-//! | `lock` | locked by the process that may append, and holds its number. The system releases the lock when the process ends, however it ends, and a process that it has started does not inherit it |
+//! | `lock` | locked by the process that may append, and holds its process ID. The system releases the lock when the process ends, however it ends, and a process that it has started does not inherit it |
 //!
 //! All numbers are little-endian. A segment begins with 72 bytes:
 //!
@@ -75,7 +75,9 @@
 //!
 //! A process that is killed leaves at most one write unfinished, and a machine that loses power leaves any part of what
 //! was not synced. Both leave a *torn tail*: records at the end that are not whole. [`Journal::open`] cuts it off and
-//! says so ([`Journal::torn_tail`]). No record of a torn tail was committed.
+//! says so ([`Journal::torn_tail`]). A process that is killed never leaves committed records in a torn tail. After a loss of
+//! power, the tail may hold records that were committed and not synced yet, unless the policy is
+//! [`BeforeAnswering`](FsyncPolicy::BeforeAnswering).
 //!
 //! Everything else is an error that names the file and the position, [`JournalError::Corrupt`]. The two are told apart by
 //! byte 9 of the records: a record that is behind the damage and says that everything before it had settled shows that

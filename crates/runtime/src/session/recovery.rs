@@ -2,7 +2,8 @@
 //!
 //! A run may end although nobody has asked it to: its device is lost, a task traps, the lease runs out, or the kernel
 //! returns. Without [`Recovery::On`](crate::kernel::Recovery), that is the end of the session. With it, the session launches
-//! its kernel again, on the same device or on another one, and goes on. To producers and tickets, a recovery is a longer wait.
+//! its kernel again, on the same device or on another one, and goes on. Producers and tickets only wait longer, except for
+//! tasks that must not run twice and may have begun: these end as lost.
 //!
 //! **Who recovers.** Whoever waits for long looks whether the run is still there. If it is not, it asks the reaper, which
 //! recovers in its next turn. A hand-over that finds the run lost recovers itself, and then begins anew. Both hold the lock
@@ -205,8 +206,8 @@ impl RunningKernel {
         std::iter::once(lost.clone()).chain(others).collect()
     }
 
-    /// Launches the kernel of the session on a device after a loss. A device may be lost again meanwhile, so it is tried a few
-    /// times if it says that it is lost.
+    /// Launches the kernel of the session on a device after a loss. A device may be lost again meanwhile, so it is tried
+    /// [`TRIES_PER_DEVICE`] times if it says that it is lost.
     fn recover_with_tries(
         &self,
         device: &Arc<dyn Device>,
