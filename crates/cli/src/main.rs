@@ -17,6 +17,7 @@ mod kernel;
 mod launch;
 mod link;
 mod litmus;
+#[cfg(target_os = "linux")]
 mod loss_load;
 mod ops;
 mod opt;
@@ -105,6 +106,7 @@ impl From<CliStatus> for ExitCode {
 }
 
 fn main() -> ExitCode {
+    #[cfg(target_os = "linux")]
     pelton::device::process::serve_if_asked();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,

@@ -26,6 +26,7 @@ const PROMISES: &[Test] = named![
 ];
 
 fn main() -> ExitCode {
+    #[cfg(target_os = "linux")]
     pelton_device::process::serve_if_asked();
     let all = PROMISES.iter().flat_map(|test| DEVICES.map(|device| trial(*test, device)));
     run(&Arguments::from_args(), all.collect()).exit_code()

@@ -14,6 +14,7 @@ mod journal;
 pub(crate) mod machine;
 mod mark;
 mod ratio;
+#[cfg(target_os = "linux")]
 mod recovery;
 mod rounds;
 mod row;
@@ -48,6 +49,7 @@ enum BenchGroup {
     Scan(scan::ScanBenchArgs),
     Tasks(tasks::TasksArgs),
     Handover(handover::HandOverArgs),
+    #[cfg(target_os = "linux")]
     Recovery(recovery::RecoveryArgs),
     Journal(journal::JournalBenchArgs),
     Soak(soak::SoakArgs),
@@ -112,6 +114,7 @@ impl BenchArgs {
             BenchGroup::Scan(group) => ("scan", group.flags()),
             BenchGroup::Tasks(group) => ("tasks", group.flags()),
             BenchGroup::Handover(group) => ("handover", group.flags()),
+            #[cfg(target_os = "linux")]
             BenchGroup::Recovery(group) => ("recovery", group.flags()),
             BenchGroup::Journal(group) => ("journal", group.flags()),
             BenchGroup::Soak(_) => {
@@ -145,6 +148,7 @@ pub(crate) fn run_bench(args: &BenchArgs, term: &Term) -> Result<CliStatus, CliE
         (None, BenchGroup::Scan(group)) => scan::run_scan(group, only, rounds, &mut rows, term),
         (None, BenchGroup::Tasks(group)) => tasks::run_tasks(group, only, rounds, &mut rows, term),
         (None, BenchGroup::Handover(group)) => handover::run_handover(group, only, rounds, &mut rows, term),
+        #[cfg(target_os = "linux")]
         (None, BenchGroup::Recovery(group)) => recovery::run_recovery(group, only, rounds, &mut rows, term),
         (None, BenchGroup::Journal(group)) => journal::bench_journal(group, only, rounds, &mut rows, term),
     };

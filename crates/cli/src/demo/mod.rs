@@ -2,6 +2,7 @@
 
 mod feed;
 mod kernel;
+#[cfg(target_os = "linux")]
 mod lose;
 mod report;
 mod sample;
@@ -25,6 +26,7 @@ use self::sample::Sampler;
 use self::tally::Tally;
 use self::work::{TABLE, WordTable};
 
+#[cfg(target_os = "linux")]
 pub(crate) use self::work::mix;
 use crate::count::parse_count_in;
 use crate::error::CliError;
@@ -73,11 +75,13 @@ pub(crate) struct DemoArgs {
     text: bool,
 
     /// Lose the device in the middle of the work, and show that the session goes on
+    #[cfg(target_os = "linux")]
     #[arg(long, conflicts_with = "text")]
     lose_device: bool,
 }
 
 pub(crate) fn run_demo(args: &DemoArgs, term: &Term) -> Result<CliStatus, CliError> {
+    #[cfg(target_os = "linux")]
     if args.lose_device {
         return lose::run_lossy_demo(&args.device, args.tasks, args.json, term);
     }

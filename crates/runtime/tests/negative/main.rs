@@ -39,6 +39,7 @@ use libtest_mimic::{Arguments, run};
 use pelton::device::open;
 
 fn main() -> ExitCode {
+    #[cfg(target_os = "linux")]
     pelton::device::process::serve_if_asked();
     macro_rules! themes {
         ($($theme:ident),* $(,)?) => {
