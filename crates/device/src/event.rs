@@ -16,7 +16,7 @@
 
 use std::time::Duration;
 
-#[cfg(not(feature = "loom"))]
+#[cfg(any(target_os = "linux", not(feature = "loom")))]
 use crate::launch::WakeWord;
 
 use sync::{AtomicU64, Condvar, Mutex, MutexGuard, Ordering, fence};
@@ -105,6 +105,18 @@ pub(crate) fn begin_epoch(state: &AtomicU64) -> bool {
     // Pairs with the acquires in `announce`, `withdraw` and `park`. If this fails, somebody else has taken all announcements
     // back, and notifies those that sleep.
     state.fetch_update(Ordering::Release, Ordering::Relaxed, begin).is_ok()
+}
+
+/// Begins a new epoch of the eventcount whose word another process has lent, as [`begin_epoch`] does. Explorations with loom
+/// have no other processes.
+#[cfg(target_os = "linux")]
+#[inline]
+pub(crate) fn begin_lent_epoch(word: &WakeWord) -> bool {
+    #[cfg(not(feature = "loom"))]
+    let begun = begin_epoch(word.word());
+    #[cfg(feature = "loom")]
+    let begun = word.word().load(Ordering::Relaxed) != 0;
+    begun
 }
 
 impl Event {

@@ -9,7 +9,7 @@ use pelton_ir::valid::Valid;
 use super::connection::{Connection, next_number, unexpected};
 use super::message::{Given, LaunchWish, Number, Wish};
 use crate::error::DeviceError;
-use crate::event::begin_epoch;
+use crate::event::begin_lent_epoch;
 use crate::gate::{self, LaunchPass, LaunchRoom};
 use crate::launch::{Launch, LaunchEnd, WakeWord};
 use crate::memory::Memory;
@@ -165,7 +165,7 @@ impl Run for RemoteRun {
     #[inline]
     fn wake(&self) {
         // On a device whose groups never park, the word stays zero.
-        if begin_epoch(self.wake_word.word()) {
+        if begin_lent_epoch(&self.wake_word) {
             self.executor.tell(Wish::Notify { run: self.number });
         }
     }
