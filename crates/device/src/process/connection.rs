@@ -356,7 +356,7 @@ impl Conversation {
         }
         // This ends the waiting of threads that still send.
         self.channel.close();
-        let _ = rustix::process::pidfd_send_signal(&self.process, Signal::KILL);
+        self.kill();
         let ended = child.wait();
         let mut board = self.lock();
         let how = board.killed.clone().unwrap_or_else(|| describe(ended));
@@ -397,7 +397,7 @@ impl Conversation {
             board.is_stopped |= stopped;
             if !board.is_stopped {
                 // Kernels of the process may still run. So nobody is told that a run has ended before the process is gone.
-                let _ = rustix::process::pidfd_send_signal(&self.process, Signal::KILL);
+                self.kill();
                 return;
             }
         }
@@ -438,7 +438,7 @@ impl Conversation {
                 if *looks >= 3 && since.elapsed() >= self.patience {
                     let why = format!("was killed, because it did not answer for {:?}", self.patience);
                     board.killed = Some(why);
-                    let _ = rustix::process::pidfd_send_signal(&self.process, Signal::KILL);
+                    self.kill();
                 }
             }
         }
