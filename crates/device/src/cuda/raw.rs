@@ -27,28 +27,21 @@ impl DriverStatus {
     /// Whether the context is lost, so that every later call of this process will give the same result.
     pub fn lost(self) -> bool {
         use CUresult::*;
-        matches!(
-            self.result,
-            CUDA_ERROR_DEINITIALIZED
-                | CUDA_ERROR_DEVICE_UNAVAILABLE
-                | CUDA_ERROR_ECC_UNCORRECTABLE
-                | CUDA_ERROR_NVLINK_UNCORRECTABLE
-                | CUDA_ERROR_CONTAINED
-                | CUDA_ERROR_ILLEGAL_ADDRESS
-                | CUDA_ERROR_LAUNCH_TIMEOUT
-                | CUDA_ERROR_CONTEXT_IS_DESTROYED
-                | CUDA_ERROR_ASSERT
-                | CUDA_ERROR_HARDWARE_STACK_ERROR
-                | CUDA_ERROR_ILLEGAL_INSTRUCTION
-                | CUDA_ERROR_MISALIGNED_ADDRESS
-                | CUDA_ERROR_INVALID_ADDRESS_SPACE
-                | CUDA_ERROR_INVALID_PC
-                | CUDA_ERROR_LAUNCH_FAILED
-                | CUDA_ERROR_TENSOR_MEMORY_LEAK
-                | CUDA_ERROR_MPS_CLIENT_TERMINATED
-                | CUDA_ERROR_EXTERNAL_DEVICE
-                | CUDA_ERROR_UNKNOWN
-        )
+        self.has_stopped_kernels()
+            || matches!(
+                self.result,
+                CUDA_ERROR_DEINITIALIZED
+                    | CUDA_ERROR_DEVICE_UNAVAILABLE
+                    | CUDA_ERROR_ECC_UNCORRECTABLE
+                    | CUDA_ERROR_NVLINK_UNCORRECTABLE
+                    | CUDA_ERROR_CONTAINED
+                    | CUDA_ERROR_LAUNCH_TIMEOUT
+                    | CUDA_ERROR_CONTEXT_IS_DESTROYED
+                    | CUDA_ERROR_TENSOR_MEMORY_LEAK
+                    | CUDA_ERROR_MPS_CLIENT_TERMINATED
+                    | CUDA_ERROR_EXTERNAL_DEVICE
+                    | CUDA_ERROR_UNKNOWN
+            )
     }
 
     /// Whether this is a fault of a kernel that has ended all kernels of this process.
