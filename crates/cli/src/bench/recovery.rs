@@ -195,9 +195,11 @@ fn time_loss(turn: RecoveryTurn, device: &str) -> Result<Duration, CliError> {
             } else {
                 process.lose()?
             }
-            // Tasks end again when more have ended than could have been under way.
             let lost = Instant::now();
-            while session.snapshot().is_ok_and(|snapshot| snapshot.recovery.is_none_or(|r| r.count == 0)) {
+            // There is no snapshot while the device is lost.
+            let has_recovered =
+                || session.snapshot().is_ok_and(|now| now.recovery.is_some_and(|r| r.count > 0));
+            while !has_recovered() {
                 if lost.elapsed() > PATIENCE {
                     return Err(CliError::Wrong(format!("the session does not go on after {before} tasks")));
                 }
