@@ -1,12 +1,13 @@
 //! `test verb`: compares the atomic accesses that a task makes by one request to the runtime with the protocol's steps.
 //!
-//! The `test` line names the verb that a handler calls, or the built-in opcode. Such accesses stand in the case of a
+//! The `test` line names the verb that a handler calls, or the built-in opcode, and `recovery` after it means that the session
+//! recovers. Such accesses stand in the case of a
 //! `switch` over opcodes, which `test kernel` leaves out.
 
 use pelton::kernel::handler_trees::Child;
 use pelton::kernel::{Geometry, Handler, HandlerBody, Spec};
-use pelton::protocol::step::{self, EVENTS, GRAPHS, SPAWNS, STEPS, TREES, VERB};
-use pelton::{Opcode, Placement};
+use pelton::protocol::step::{self, EVENTS, GRAPHS, RECOVERY, SPAWNS, STEPS, TREES, VERB};
+use pelton::{Opcode, Placement, Recovery};
 use pelton_device::open;
 use pelton_ir::arena::Region;
 use pelton_ir::module::{Attr, Function, Module};
@@ -29,19 +30,21 @@ impl TestCommand for VerbCommand {
     }
 
     fn run_on(&self, context: &CommandContext<'_>) -> Result<Printed, Failure> {
-        let [name] = context.args else {
-            return Err(Failure::Argument {
-                command: "verb",
-                arg: context.args.join(" "),
-                hint: String::new(),
-            });
+        let (name, recovery) = match context.args {
+            [name] => (name, Recovery::Off),
+            [name, word] if word == "recovery" => (name, Recovery::On),
+            args => {
+                let arg = args.join(" ");
+                return Err(Failure::Argument { command: "verb", arg, hint: String::new() });
+            }
         };
         let verb = VERBS.iter().find(|verb| verb.name == name).ok_or_else(|| {
             let names: Vec<&str> = VERBS.iter().map(|verb| verb.name).collect();
             Failure::Argument { command: "verb", arg: name.clone(), hint: name_hint(name, &names) }
         })?;
-        let rows: Vec<_> = step::kernel_steps(VERB | STEPS | TREES | verb.shape).collect();
-        print_lines(&rows, &verb_lines(verb)?).map(Some)
+        let recovers = if recovery == Recovery::On { RECOVERY } else { 0 };
+        let rows: Vec<_> = step::kernel_steps(VERB | STEPS | TREES | verb.shape | recovers).collect();
+        print_lines(&rows, &verb_lines(verb, recovery)?).map(Some)
     }
 }
 
@@ -76,10 +79,10 @@ fn reserve(task: &HandlerBody<'_>) {
 }
 
 /// The accesses that a task of one handler makes, in the order of the text.
-fn verb_lines(verb: &Verb) -> Result<Vec<KernelLine>, Failure> {
+fn verb_lines(verb: &Verb, recovery: Recovery) -> Result<Vec<KernelLine>, Failure> {
     let device = open("reference").map_err(|error| Failure::Assemble(error.to_string()))?;
     let spec = Spec::new(Geometry::new(64).lanes(1).groups(3)).placement(Placement::Near);
-    let spec = spec.events(4).graph_nodes(8);
+    let spec = spec.events(4).graph_nodes(8).recovery(recovery);
     let (spec, op) = match verb.call {
         Call::BuiltIn(op) => (spec, op),
         Call::Handler(call) => {

@@ -321,6 +321,22 @@ buffers! {
             "How many tasks of a window have ended before the device was lost.";
     }
 
+    /// What kernels of sessions that recover need for tasks in cells; see [`recovery`](super::super::recovery).
+    RecoveryCells {
+        begun CellBegun u64 "cell_begun" Host KernelForHost (|p| p.layout.producer_cell_count()) (Zeros)
+            "For each cell, which of its tasks was the last that must not begin twice and has begun, or that has made one which has.";
+        resumes CellResumes u64 "cell_resumes" Device Kernel (|p| p.layout.producer_cell_count()) (Zeros)
+            "How often the host had resumed the task of each cell that begins again after a loss, less those that it has used. The generation of the task is in the upper half.";
+    }
+
+    /// What kernels of sessions that recover need for events; see [`recovery`](super::super::recovery).
+    RecoveryEvents {
+        signals TaskSignals u64 "task_signals" Device Kernel (|p| p.events()) (Zeros)
+            "How often tasks have signalled each event, and whether a lane is about to note that.";
+        notes EventNotes u64 "event_notes" Host KernelForHost (|p| p.events()) (Zeros)
+            "How often tasks have signalled each event, for the host to see after the device was lost.";
+    }
+
     /// The buffers that every kernel has in memory that all groups see.
     GlobalBuffers {
         host Host u32 "host" HostInSessions Host (|_| control::OBSERVABLES) (ControlWords)
@@ -556,8 +572,9 @@ pub(crate) use rows::TABLE;
 pub(super) use rows::{
     BatchSlots, CellBuffers, ControlCopy, EventBuffers, FarSlots, FrameBuffers, FrontierBuffers,
     GlobalBuffers, GraphBuffers, NearFrontierBuffers, NearSlots, NoticeBuffers, PassBuffers, PayloadBuffers,
-    PayloadCopies, PieceCopies, PlaceBuffers, RecoveryBuffers, ReplyBuffers, ReplyCopies, RingShareBuffers,
-    RoundBuffers, RouterBuffers, SharedBuffers, SlotCopies, SpawnBuffers, StepBuffers, TreeBuffers,
+    PayloadCopies, PieceCopies, PlaceBuffers, RecoveryBuffers, RecoveryCells, RecoveryEvents, ReplyBuffers,
+    ReplyCopies, RingShareBuffers, RoundBuffers, RouterBuffers, SharedBuffers, SlotCopies, SpawnBuffers,
+    StepBuffers, TreeBuffers,
 };
 
 /// The words of [`SharedBuffers::state`].

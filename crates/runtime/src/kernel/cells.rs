@@ -42,6 +42,7 @@ use pelton_ir::types::{Order, Scope};
 
 use super::buffers::CellBuffers;
 use super::context::{KernelContext, LINE, STRIDE, U32, U64};
+use super::event::Signaller;
 use super::graphs::GraphRunner;
 use super::placement::Placement;
 use super::spec::SlotBody;
@@ -200,6 +201,15 @@ pub(super) fn change_state_from<'b>(
 /// priority.
 pub(super) fn cell_number<'b>(f: &'b FunctionBuilder<'b>, word: U64<'b>) -> U32<'b> {
     f.cast::<u32>(word >> 32) >> CELL_SHIFT
+}
+
+/// Whether the slot of a task names a cell.
+pub(super) fn names_cell<'b>(
+    f: &'b FunctionBuilder<'b>,
+    kernel: &KernelContext<'_>,
+    place: &TaskPlace<'b>,
+) -> Val<'b, bool> {
+    cell_number(f, kernel.source.head(f, place.at + slot::PRIORITY / 2)).ne(0)
 }
 
 /// Decides what becomes of a task that a window has taken: the state and the value of its slot. A task of a resumable
@@ -478,7 +488,7 @@ fn apply_ask<'b>(
     let (low, meant) = (f.cast::<u32>(asked), f.cast::<u32>(asked >> 32));
     let (cell, what) = (low & ask::CELL, low >> ask::WHAT_SHIFT);
     if kernel.events().is_some() {
-        let signals = || event::signal_event(f, kernel, cell, meant);
+        let signals = || event::signal_event(f, kernel, Signaller::Host, (cell, meant));
         return f.choose(what.eq(ask::SIGNAL), signals, || {
             apply_ask_to_cell(f, kernel, cells, (cell, what, meant))
         });

@@ -6,16 +6,17 @@ use pelton_ir::builder::{At, Buf, Builder, FunctionBuilder, Val};
 use pelton_ir::types::{Order, Scope};
 
 use super::buffers::{
-    CellBuffers, EventBuffers, GlobalBuffers, KernelPlan, PieceCopies, RecoveryBuffers, RingShareBuffers,
-    SharedBuffers, SlotCopies, SpawnBuffers,
+    CellBuffers, EventBuffers, GlobalBuffers, KernelPlan, PieceCopies, RingShareBuffers, SharedBuffers,
+    SlotCopies, SpawnBuffers,
 };
 pub(super) use super::buffers::{LINE, STRIDE, group_state as state};
 use super::declare::Declarer;
 use super::layout::{Layout, SlotBank, SlotBanks};
 use super::mode::Mode;
 use super::payload::TaskPlaces;
+use super::recovery::RecoveryContext;
 use super::ring_shares::RingShares;
-use super::spec::{Recovery, Spec, Telemetry};
+use super::spec::{Spec, Telemetry};
 use super::steps::StepContext;
 use super::tree::TreeContext;
 use crate::protocol::control;
@@ -78,7 +79,7 @@ pub(super) struct KernelContext<'s> {
     /// The group's own copy of the table of pieces, on devices whose other memory is slow to reach.
     pub pieces: Option<PieceCopies>,
     /// What the kernel needs so that its session can recover, if it can.
-    pub recovery: Option<RecoveryBuffers>,
+    pub recovery: Option<RecoveryContext>,
     /// The payloads and replies of tasks, if they have any.
     pub places: Option<TaskPlaces>,
     /// The buffers of the workspace, in the order of [`Layout::areas`].
@@ -109,7 +110,7 @@ impl<'s> KernelContext<'s> {
         let trees = TreeContext::declare(&mut d);
         let pieces = layout.remote.then(|| PieceCopies::declare(&mut d));
         let places = TaskPlaces::declare(&mut d);
-        let recovery = (spec.recovery == Recovery::On).then(|| RecoveryBuffers::declare(&mut d));
+        let recovery = RecoveryContext::declare(&mut d);
         let areas = layout.areas.iter().enumerate();
         let areas = areas.map(|(number, area)| d.declare_region(number, area)).collect();
         layout.buffers = d.bound;

@@ -125,6 +125,11 @@ impl HandlerTable {
         entries.fold(f.lit(false), |some, entry| some | op.eq(entry.op.code()))
     }
 
+    /// Whether tasks of some handler must not begin twice.
+    pub(super) fn has_once(&self) -> bool {
+        self.entries.iter().any(|entry| entry.class == Class::Once)
+    }
+
     /// Decides whether a task that names a cell may move there, and counts it. Gives [`WindowState::Again`], or the status
     /// and the value with which the task ends.
     pub(super) fn admit<'b>(
@@ -441,7 +446,8 @@ fn signal_event<'b>(
     f.choose(
         number.lt(kernel.layout.trees.map_or(0, |trees| trees.events)),
         || {
-            event::signal_event(f, kernel, event::event_number(kernel, args.tenant, number), times);
+            let event = event::event_number(kernel, args.tenant, number);
+            event::signal_event(f, kernel, event::Signaller::Task, (event, times));
             ends(f, Status::Done, 0)
         },
         || ends(f, Status::Fault, FaultCode::ARGUMENTS.code()),

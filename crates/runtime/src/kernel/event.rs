@@ -36,6 +36,7 @@ use super::buffers::{CellBuffers, EventBuffers};
 use super::cells::{cell_state, change_state};
 use super::context::{KernelContext, U32, U64};
 use super::ready::{push_to_queue, queue_number};
+use super::recovery;
 use super::tree::{TreeContext, tree_word};
 
 /// The number of a tenant's event among those of all tenants.
@@ -43,18 +44,30 @@ pub(super) fn event_number<'b>(kernel: &KernelContext<'_>, tenant: U32<'b>, even
     tenant * kernel.layout.trees.map_or(0, |trees| trees.events) + event
 }
 
+/// Who signals an event.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Signaller {
+    /// A task, or a handler on behalf of its task.
+    Task,
+    /// The host, which counts its own signals.
+    Host,
+}
+
 /// Signals an event so many times, and wakes the tasks that have waited for that.
 pub(super) fn signal_event<'b>(
     f: &'b FunctionBuilder<'b>,
     kernel: &KernelContext<'_>,
-    event: U32<'b>,
-    times: U32<'b>,
+    signaller: Signaller,
+    (event, times): (U32<'b>, U32<'b>),
 ) {
     let Some((cells, tree, events)) = kernel.events() else { return };
     let times = f.cast::<u64>(times);
     // Pairs with the acquire of whoever looks at the count, and with itself: the tasks that are woken see what was done
     // before each of the signals that they have waited for.
     let before = f.atomic_add(Order::AcqRel, Scope::Device, events.counts.at(event), times);
+    if signaller == Signaller::Task {
+        recovery::note_signal(f, kernel, (event, times));
+    }
     wake_waiters(f, kernel, (cells, tree, events), event, reached(f, before + times));
 }
 

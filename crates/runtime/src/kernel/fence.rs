@@ -339,7 +339,7 @@ fn write_retire(
             f.atomic_store(Order::Relaxed, Scope::System, kernel.global.observables.at(first), tag)
         });
         if let Some(recovery) = &kernel.recovery {
-            recovery.note_epoch(f, slots, number, before + 1u64);
+            recovery.buffers.note_epoch(f, slots, number, before + 1u64);
         }
         f.fence(Order::AcqRel, Scope::System);
         let low = f.cast::<u64>(slots.generation_bits(f, position) | Status::Done.code());

@@ -27,8 +27,8 @@ use super::fence::Fences;
 use super::graphs::GraphRunner;
 use super::handler::Width;
 use super::ready::push_ready;
-use super::spawn;
 use super::steps::{outcome, step_counter};
+use super::{recovery, spawn};
 use crate::protocol::{Opcode, Status, control};
 
 /// The most steps that a lane-wide task takes in one turn.
@@ -324,6 +324,7 @@ impl<'k> CellServer<'k> {
         };
         let run = || {
             self.restore_place(f, cells, task);
+            self.say_cell_begun(f, cells, task);
             let none = (f.lit(0), f.lit(0), f.lit(0), f.lit(0));
             ran(f.range((0u32, STEPS_PER_TURN, 1u32), none, |turns, _, (.., steps)| {
                 self.begin_step(f, task.place);
@@ -376,7 +377,9 @@ impl<'k> CellServer<'k> {
             let op = f.group_broadcast(f.cast::<u32>(f.load(cells.lines.at(cell * LINE)) >> 32), 0);
             let tenant = f.group_broadcast(f.cast::<u32>(f.load(cells.lines.at(cell * LINE + 1))), 0);
             f.when(f.lane().eq(0), || {
-                self.restore_place(f, cells, CellTask { place, cell, op, tenant });
+                let task = CellTask { place, cell, op, tenant };
+                self.restore_place(f, cells, task);
+                self.say_cell_begun(f, cells, task);
                 self.begin_step(f, place);
             });
             f.barrier();
@@ -426,7 +429,14 @@ impl<'k> CellServer<'k> {
                     kind.eq(outcome::PARK),
                     || {
                         self.count(f, cells, step_counter::PARKS, f.lit(1));
-                        cells::park_cell(f, cells, cell, f.lit(true))
+                        let park = || cells::park_cell(f, cells, cell, f.lit(true));
+                        match &kernel.recovery {
+                            Some(_) => {
+                                let resumed = recovery::takes_resume(f, kernel, cells, cell);
+                                f.choose(resumed, || f.lit(true), park)
+                            }
+                            None => park(),
+                        }
                     },
                     || f.lit(true),
                 );

@@ -218,7 +218,7 @@ impl RouterRounds<'_> {
             may_have_ended: kernel
                 .recovery
                 .as_ref()
-                .map(|recovery| recovery.may_have_ended(f, slots, (ring, head))),
+                .map(|recovery| recovery.buffers.may_have_ended(f, slots, (ring, head))),
         }
     }
 

@@ -48,7 +48,7 @@ use super::home::{self, CellServer, CellTask, STEPS_PER_TURN, home_word, share};
 use super::ready::push_ready;
 use super::steps::{outcome, step_counter};
 use super::tree_end::pay_unless;
-use super::{event, spawn};
+use super::{event, recovery, spawn};
 use crate::protocol::{FaultCode, Status, control};
 
 /// What tasks that make or await other tasks need of a kernel's layout.
@@ -530,16 +530,27 @@ impl CellServer<'_> {
         use cell_state::{
             AWAITS_CHILDREN, AWAITS_HOST, CANCEL, CHILD_SHIFT, HAD_CHILDREN, PARKED, PHASE, RESUMED,
         };
-        let (parks, joins) = (kind.eq(outcome::PARK), kind.eq(outcome::JOIN));
-        f.when(parks, || self.count(f, cells, step_counter::PARKS, f.lit(1)));
+        let (calls_park, joins) = (kind.eq(outcome::PARK), kind.eq(outcome::JOIN));
+        f.when(calls_park, || self.count(f, cells, step_counter::PARKS, f.lit(1)));
         f.when(kind.gt(outcome::PARK), || self.count(f, cells, step_counter::WAITS, f.lit(1)));
+        // A task that has begun again after a loss does not wait for what it has waited for before.
+        let (parks, resumed_before) = match &self.kernel.recovery {
+            Some(_) => {
+                let resume = || recovery::takes_resume(f, self.kernel, cells, cell);
+                let resumed = f.choose(calls_park, resume, || f.lit(false));
+                (calls_park & !resumed, Some(resumed))
+            }
+            None => (calls_park, None),
+        };
         // An event that has come already is not waited for.
         let awaited = event::has_come(f, tree, cell, kind.eq(outcome::EVENT));
         let more = f.cast::<u64>(f.popcount(children)) << CHILD_SHIFT;
         let goes_on = |seen: U64<'b>| {
             let all = child_count(seen + more);
             let resumed = parks & (seen & RESUMED).ne(0);
-            let waits_for_none = kind.lt(outcome::PARK) | (joins & all.eq(0)) | awaited;
+            let never_waits = kind.lt(outcome::PARK);
+            let never_waits = resumed_before.map_or(never_waits, |resumed| never_waits | resumed);
+            let waits_for_none = never_waits | (joins & all.eq(0)) | awaited;
             (seen & CANCEL).ne(0) | resumed | waits_for_none
         };
         let seen = change_state_from(f, cells, (cell, seen), |seen| {

@@ -107,8 +107,10 @@ impl<'b> RingHead<'b> {
         let (kernel, slots) = (run.kernel, run.slots);
         let RingHead { ring, there, position, number, tenant, rights, words, later: (later, further) } = self;
         let fresh = f.cast::<u32>(words[0]).eq(slots.ready_word(f, position));
-        let may_have_ended =
-            kernel.recovery.as_ref().map(|recovery| recovery.may_have_ended(f, slots, (ring, position)));
+        let may_have_ended = kernel
+            .recovery
+            .as_ref()
+            .map(|recovery| recovery.buffers.may_have_ended(f, slots, (ring, position)));
         // A group passes over a task that has ended before, whatever its slot holds by now.
         let fresh = match run.has_ended_before(f, (ring, position)) {
             Some(ended) => fresh | ended,

@@ -94,7 +94,7 @@ impl<'k> WindowRunner<'k> {
             f.store(self.kernel.shared.state.at(word), 0);
         }
         if let Some(recovery) = &self.kernel.recovery {
-            f.store(recovery.passed.at(0), 0);
+            f.store(recovery.buffers.passed.at(0), 0);
         }
     }
 

@@ -151,7 +151,9 @@ pub fn kernel_steps(shape: u32) -> impl Iterator<Item = &'static ProtocolStep> {
     steps(shape).flat_map(move |step| {
         let then = match step.name {
             "news" if has_cells => FOLLOW | FOLLOWS | FENCES | STEPS,
-            "signal" | "present" | "recheck" => WAKE | STEPS | TREES | EVENTS,
+            // A task whose session recovers notes its signal before it wakes anybody.
+            "signal" if shape & VERB != 0 && shape & RECOVERY != 0 => 0,
+            "signal" | "noted" | "present" | "recheck" => WAKE | STEPS | TREES | EVENTS,
             _ => 0,
         };
         std::iter::once(step).chain(steps(then))
@@ -206,6 +208,10 @@ steps! {
     "fetch"    Host   AtomicLoad  "reply"   Relaxed System (LIVE | REPLY) "";
     "lose"     Host   AtomicStore "done"    Release System (LIVE | RECOVERY) "Stores the record of a task that may have run when the device was lost. No kernel runs then, and the kernels before and after do not post this record.";
     "begun"    Host   AtomicLoad  "task_begun" Relaxed System (LIVE | RECOVERY) "";
+    "begun"    Host   AtomicLoad  "cell_begun" Relaxed System (LIVE | RECOVERY | STEPS) "";
+    "noted"    Host   AtomicLoad  "event_notes" Relaxed System (LIVE | RECOVERY | EVENTS) "";
+    "lose"     Host   AtomicStore "cell_done" Release System (LIVE | RECOVERY | STEPS) "The same for a task that lives in a cell.";
+    "applied"  Host   AtomicStore "answers" Release System (LIVE | RECOVERY | STEPS) "Says on behalf of a kernel that was lost that all asks were applied. No kernel runs then.";
     "epoch"    Host   AtomicLoad  "epochs"  Relaxed System (LIVE | RECOVERY) "";
     "give up"  Host   AtomicStore "taken"   Release System (LIVE) "A ticket gives up its slots after it has read their records.";
     "reclaim"  Host   AtomicLoad  "taken"   Acquire System (LIVE) "The producer finds that slots were given up and may write them again.";
@@ -262,6 +268,9 @@ steps! {
     "passed"   Group  AtomicAdd   "passed"  Relaxed Group  (LIVE | RECOVERY) "";
     "epoch"    Group  AtomicStore "epochs"  Relaxed System (LIVE | RECOVERY) "";
     "begun"    Group  AtomicStore "task_begun" Relaxed System (LIVE | RECOVERY | ONCE) "";
+    "begun"    Group  AtomicStore "cell_begun" Relaxed System (LIVE | RECOVERY | ONCE | STEPS) "";
+    "signals"  Group  AtomicLoad  "task_signals" Relaxed Device (LIVE | VERB | RECOVERY | EVENTS) "";
+    "note"     Group  AtomicStore "event_notes" Relaxed System (LIVE | VERB | RECOVERY | EVENTS) "";
     "length"   Group  AtomicLoad  "payload_bytes" Relaxed System (KINDS | PAYLOAD) "";
     "payload"  Group  LoadWide    "payload" Relaxed System (KINDS | PAYLOAD | REMOTE) "";
     "payload"  Group  StoreWide   "payload_copy" Relaxed Group (KINDS | PAYLOAD | REMOTE) "";
@@ -394,6 +403,7 @@ steps! {
     "heed ask" Group  AtomicLoad  "applied" Acquire Device (LIVE | STEPS) "Loads how many asks were applied, and then sees which tasks are cancelled. Those of disabled tenants end too.";
     "fill"     Group  AtomicLoad  "ready"   Acquire Device (LIVE | STEPS) "Loads an entry of a queue, and then sees the words of its cell.";
     "ready"    Group  AtomicStore "ready"   Release Device (LIVE | STEPS) "Puts a cell that was taken from a queue or has arrived at home into its queue if it finds no free place, after the words of the cell.";
+    "begun"    Group  Fence       ""        AcqRel  System (LIVE | STEPS | ALONE | LANE_STEPS | RECOVERY | ONCE) "Stands between the word that says that a task in a cell begins which must not begin twice, and everything that the task does.";
     "park"     Group  AtomicCas   "cells"   AcqRel  Device (LIVE | STEPS | ALONE | LANE_STEPS) "Puts a task aside that waits for the host, after the words of its cell, unless the host has resumed it meanwhile.";
     "ready"    Group  AtomicStore "ready"   Release Device (LIVE | STEPS | ALONE | LANE_STEPS) "Shares a task that goes on with other groups.";
     "finish"   Group  AtomicAnd   "cells"   AcqRel  Device (LIVE | STEPS | ALONE | LANE_STEPS) "Ends the task of a cell, after the words of the cell.";
@@ -408,6 +418,7 @@ steps! {
     "news"     Group  AtomicAdd   "front"   AcqRel  Device (LIVE | STEPS | ALONE | FENCES | MARKS | PAIR) "The same in the other placement.";
     "park"     Group  AtomicCas   "cells"   AcqRel  Device (LIVE | STEPS | ALONE) "Puts a task aside that the host has paused, unless the host has resumed it meanwhile.";
     "ready"    Group  AtomicStore "ready"   Release Device (LIVE | STEPS | ALONE) "Puts a task into its queue because its tenant is disabled.";
+    "begun"    Group  Fence       ""        AcqRel  System (LIVE | STEPS | ALONE | GROUP_STEPS | RECOVERY | ONCE) "The same, for a group-wide task.";
     "park"     Group  AtomicCas   "cells"   AcqRel  Device (LIVE | STEPS | ALONE | GROUP_STEPS) "The same, for a group-wide task.";
     "ready"    Group  AtomicStore "ready"   Release Device (LIVE | STEPS | ALONE | GROUP_STEPS) "The same, for a group-wide task.";
     "finish"   Group  AtomicAnd   "cells"   AcqRel  Device (LIVE | STEPS | ALONE | GROUP_STEPS) "The same, for a group-wide task.";
@@ -415,6 +426,7 @@ steps! {
     "paid"     Group  AtomicSub   "cells"   Release Device (LIVE | STEPS | ALONE | GROUP_STEPS | FENCES) "The same, for a group-wide task.";
     "news"     Group  AtomicAdd   "front"   AcqRel  Device (LIVE | STEPS | ALONE | GROUP_STEPS | FENCES | MARKS) "The same, for a group-wide task.";
     "news"     Group  AtomicAdd   "front"   AcqRel  Device (LIVE | STEPS | ALONE | GROUP_STEPS | FENCES | MARKS | PAIR) "The same, for a group-wide task.";
+    "begun"    Group  Fence       ""        AcqRel  System (LIVE | STEPS | TREES | LANE_STEPS | RECOVERY | ONCE) "Stands between the word that says that a task in a cell begins which must not begin twice, and everything that the task does.";
     "park"     Group  AtomicCas   "cells"   AcqRel  Device (LIVE | STEPS | TREES | LANE_STEPS) "Puts a task aside that the host has paused, unless the host has resumed it meanwhile.";
     "ready"    Group  AtomicStore "ready"   Release Device (LIVE | STEPS | TREES | LANE_STEPS) "Puts a task into its queue because its tenant is disabled.";
     "free cell" Group  AtomicOr    "free_cells" Release Device (LIVE | STEPS | TREES | LANE_STEPS | SPAWNS) "Gives cells back that a step has reserved and not used, and those of its children if it has ended with a fault.";
@@ -440,6 +452,7 @@ steps! {
     "last"     Group  AtomicCas   "cells"   AcqRel  Device (LIVE | STEPS | TREES | LANE_STEPS) "Makes a parent go on that has waited for its children, or takes over one that has ended before them.";
     "ready"    Group  AtomicStore "ready"   Release Device (LIVE | STEPS | TREES | LANE_STEPS) "Puts a parent that goes on into a queue if too many cells have arrived at home.";
     "ready"    Group  AtomicStore "ready"   Release Device (LIVE | STEPS | TREES | LANE_STEPS) "The same, for a task that the lane could have gone on with if its group did not share its home.";
+    "begun"    Group  Fence       ""        AcqRel  System (LIVE | STEPS | TREES | GROUP_STEPS | RECOVERY | ONCE) "The same, for a group-wide task.";
     "free cell" Group  AtomicOr    "free_cells" Release Device (LIVE | STEPS | TREES | GROUP_STEPS | SPAWNS) "The same, for a group-wide task.";
     "come"     Group  AtomicLoad  "events"  Acquire Device (LIVE | STEPS | TREES | GROUP_STEPS | EVENTS) "The same, for a group-wide task.";
     "park"     Group  AtomicCas   "cells"   AcqRel  Device (LIVE | STEPS | TREES | GROUP_STEPS) "The same, for a group-wide task.";
@@ -479,6 +492,8 @@ steps! {
     "see cancel" Group  AtomicLoad  "cancels" Acquire Device (WAKE | EVENTS) "The same, for whoever has cancelled a task meanwhile.";
     "reserve"  Group  AtomicCas   "free_cells" Acquire Device (VERB | SPAWNS) "Takes free cells for children. What their last tasks did was before.";
     "signal"   Group  AtomicAdd   "events"  AcqRel  Device (VERB | EVENTS) "Raises the count of an event, after everything that the task has done before. What was done before other signals is seen by the tasks that this one wakes.";
+    "note"     Group  AtomicCas   "task_signals" Acquire Device (VERB | RECOVERY | EVENTS) "Counts a signal of a task, and keeps other lanes from noting the count. The note of the lane before was stored before.";
+    "noted"    Group  AtomicStore "task_signals" Release Device (VERB | RECOVERY | EVENTS) "Lets other lanes note the count, after the note in the host's memory.";
     "look up"  Group  Fence       ""        SeqCst  System (VERB | GRAPHS) "Stands between the count of launches of a graph and the look at the directory.";
     "found"    Group  Fence       ""        Acquire System (VERB | GRAPHS) "Follows the place of a graph in the directory, and then sees its generation and its words.";
     "take run" Group  AtomicCas   "free_instances" Acquire Device (VERB | GRAPHS) "Takes the cells for all nodes of a graph. What their last tasks did was before.";

@@ -63,6 +63,7 @@ fn every_order_is_needed() {
         queue::QUEUE,
         recovery::BEGUN,
         recovery::LOSE,
+        recovery::NOTES,
         reuse::REUSE,
         reuse::REFUSE,
         reuse::EFFECTS,

@@ -122,3 +122,45 @@ fn the_record_of_a_lost_task_comes_after_what_it_did() {
         reaper.join().unwrap();
     });
 }
+
+/// The steps by which lanes note the signals of tasks.
+pub(crate) const NOTES: &[&str] = &["note", "noted"];
+
+/// Two lanes note signals, and post the records of their tasks after that. Whatever has arrived when the device is lost, the
+/// signal of a task with a record is noted, because lanes store their notes one after the other.
+#[test]
+fn the_signal_of_a_task_that_has_ended_is_noted() {
+    holds(2, NOTES, &[], |plan| {
+        let (signals, note) = (Arc::new(AtomicU64::new(0)), Arc::new(Plain::several(1)));
+        let noted = Arc::new(AtomicU64::new(0));
+        let ended: Arc<[AtomicU64; 2]> = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
+        let lane = |number: usize| {
+            let (signals, note) = (signals.clone(), note.clone());
+            let (noted, ended) = (noted.clone(), ended.clone());
+            move || {
+                let busy = 1 << 63;
+                loop {
+                    let before = signals.load(Ordering::Relaxed) & !busy;
+                    let (taken, order) = (before + 1 | busy, plan.order("note"));
+                    if signals.compare_exchange(before, taken, order, Ordering::Relaxed).is_ok() {
+                        note[0].write();
+                        noted.store(before + 1, Ordering::Relaxed);
+                        signals.store(before + 1, plan.order("noted"));
+                        break;
+                    }
+                    yield_now();
+                }
+                // The fence before the record.
+                fence(Ordering::AcqRel);
+                ended[number].store(1, Ordering::Relaxed);
+            }
+        };
+        let other = spawn(lane(1));
+        lane(0)();
+        let records = || ended.iter().map(|word| word.load(Ordering::Relaxed)).sum::<u64>();
+        let seen = records();
+        fence(Ordering::Acquire);
+        assert!(noted.load(Ordering::Relaxed) >= seen, "a task has ended, and its signal is not noted");
+        other.join().unwrap();
+    });
+}

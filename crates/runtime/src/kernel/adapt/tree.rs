@@ -85,7 +85,7 @@ impl<'b> HandlerTask<'b, '_> {
             let known = self.check_event(event);
             f.when(known, || {
                 let event = event::event_number(self.kernel, self.args.tenant, event);
-                event::signal_event(f, self.kernel, event, times);
+                event::signal_event(f, self.kernel, event::Signaller::Task, (event, times));
             });
         });
     }
