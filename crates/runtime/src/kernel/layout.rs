@@ -251,6 +251,12 @@ impl Layout {
         self.stripe_count() as usize
     }
 
+    /// The ring that a stripe is a part of, given its number among all stripes of the session.
+    pub(crate) fn stripe_ring(&self, number: usize) -> u32 {
+        let bank = self.banks.iter().rfind(|bank| bank.first_stripe as usize <= number);
+        bank.map_or(0, |bank| (number as u32 - bank.first_stripe) / bank.ring_stripes)
+    }
+
     /// How many stripes all rings of the session have.
     pub fn stripe_count(&self) -> u32 {
         self.banks.iter().map(SlotBank::stripe_count).sum()

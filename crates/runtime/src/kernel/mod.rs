@@ -59,7 +59,7 @@ pub(crate) mod payload;
 mod placement;
 mod print;
 mod ready;
-mod recovery;
+pub(crate) mod recovery;
 pub(crate) mod ring_shares;
 mod route;
 mod slots;

@@ -30,7 +30,6 @@ use std::sync::atomic::Ordering;
 
 use pelton_device::memory::Line;
 
-use crate::error::LossReason;
 use crate::protocol::record::TaskEnd;
 use crate::protocol::slot::{self, Slot, generation_at, status_word};
 use crate::protocol::{CompletionRecord, Opcode, Status};
@@ -189,9 +188,9 @@ impl<L: SlotLines, W: RingWords> HostRing<L, W> {
         record.has_generation(generation_at(position, self.log2)).then_some(record)
     }
 
-    /// Ends a task whose device was lost, which must not begin again. Only the thread that recovers may call this, while no kernel runs.
-    pub(crate) fn post_loss(&self, position: u64, reason: LossReason) {
-        let record = CompletionRecord::new(TaskEnd::Lost(reason), generation_at(position, self.log2));
+    /// Posts the record of a task on behalf of a device that was lost. Only the thread that recovers may call this, while no kernel runs.
+    pub(crate) fn post_end(&self, position: u64, end: TaskEnd) {
+        let record = CompletionRecord::new(end, generation_at(position, self.log2));
         // Pairs with the acquire of whoever looks at the record.
         self.done.store(self.slot_at(position), record.0, Ordering::Release);
     }

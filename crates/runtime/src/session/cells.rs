@@ -16,10 +16,12 @@
 //! takes the slot back.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pelton_device::View64;
+use pelton_device::memory::Line;
 
+use super::cell_loss::KeptAsks;
 use super::memory::RingMemory;
 use super::producer::Producer;
 use super::resumable::ResumableOps;
@@ -31,7 +33,8 @@ use crate::after::EventCondition;
 use crate::deadline::{Deadline, PollBackoff};
 use crate::error::{Error, SubmitError};
 use crate::kernel::cells::{AFTER_FLAG, CELL_SHIFT, ask};
-use crate::kernel::{BufferId, Layout, Placement, STRIDE, lives_in_no_cell};
+use crate::kernel::spec::Recovery;
+use crate::kernel::{BufferId, Layout, Placement, STRIDE, Spec, lives_in_no_cell};
 use crate::payload::Submission;
 use crate::protocol::Opcode;
 use crate::protocol::slot::{self, generation_at};
@@ -75,11 +78,13 @@ pub(crate) struct SessionCells {
 
 /// The ring through which the host asks something of cells.
 #[derive(Debug)]
-struct AskRing {
+pub(super) struct AskRing {
     words: View64,
-    answers: View64,
+    pub answers: View64,
     /// How many asks there have been.
-    count: u64,
+    pub count: u64,
+    /// What was asked, if the session recovers.
+    pub kept: Option<KeptAsks>,
 }
 
 /// The cells of one producer that are free.
@@ -96,7 +101,7 @@ pub(super) struct FreeCells {
 impl SessionCells {
     /// Makes the cells of a layout, if it has any, and adds their stripes, one per producer.
     pub(super) fn new(
-        layout: &Layout,
+        (spec, layout): (&Spec, &Layout),
         memory: &RingMemory,
         stripes: &mut Vec<Stripe>,
     ) -> Result<Option<Self>, Error> {
@@ -128,6 +133,7 @@ impl SessionCells {
             words: memory.words(BufferId::Asks)?,
             answers: memory.words(BufferId::Answers)?,
             count: 0,
+            kept: (spec.recovery == Recovery::On).then(|| KeptAsks::new(layout)),
         };
         let idle = Mutex::new((0..layout.producers).map(|producer| Some(free(producer))).collect());
         let ops = ResumableOps::new(&layout.resumable_ops);
@@ -144,6 +150,16 @@ impl SessionCells {
     /// Gives the free cells of a producer back.
     pub(super) fn put_free(&self, producer: u32, cells: Option<FreeCells>) {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)[producer as usize] = cells;
+    }
+
+    /// Locks the ring through which the host asks something of cells.
+    pub(super) fn lock_asks(&self) -> MutexGuard<'_, AskRing> {
+        self.asks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns what the task of a cell was to wait for before its first step, as the kernel reads it, if there are events.
+    pub(super) fn condition(&self, cell: usize) -> Option<u64> {
+        Some(self.conditions.as_ref()?.get(cell)?.load(Ordering::Relaxed))
     }
 
     /// Writes any word as what the task of a cell waits for before its first step, if there are events and the cell is that
@@ -198,10 +214,9 @@ impl FreeCells {
         self.free.len()
     }
 
-    /// Begins the next use of a free cell. Returns the position of the use.
-    fn begin_use(&mut self, rings: &Rings) -> u64 {
+    /// Begins the next use of a cell that was free. Returns the position of the use.
+    fn begin_use(&mut self, rings: &Rings, cell: u32) -> u64 {
         let stripe = &rings.stripes[self.stripe as usize];
-        let cell = self.free.pop().expect("the caller has checked that a cell is free");
         let generation = &mut self.generations[cell as usize];
         *generation += 1;
         let position = *generation << stripe.ring.log2 | u64::from(cell);
@@ -215,14 +230,19 @@ impl FreeCells {
     /// Writes a task to a position of a ring, from where it moves to a free cell. Returns the position of the use of
     /// the cell.
     fn write_task(&mut self, rings: &Rings, to: &Stripe, at: u64, submitted: &impl Submission) -> u64 {
-        let used = self.begin_use(rings);
+        let number = self.free.pop().expect("the caller has checked that a cell is free");
         let stripe = &rings.stripes[self.stripe as usize];
+        let cell = (stripe.ring.first as u32) + number;
         if let Some(places) = &rings.places {
-            places.write_payload(stripe.place_at(used), submitted.payload());
+            places.write_payload(stripe.first_place + number as usize, submitted.payload());
         }
-        let cell = stripe.ring.slot_at(used) as u32;
         let waits = rings.note_condition(cell, submitted.condition());
-        publish_in_cell(&to.ring, at, &submitted.task(), (cell, waits));
+        let line = line_in_cell(&to.ring, at, &submitted.task(), (cell, waits));
+        let (slot, kept) = ((to.place_at(at), at), rings.recovery.as_ref().and_then(|r| r.cells.as_ref()));
+        kept.inspect(|kept| kept.keep_task(cell as usize, slot, &line));
+        let used = self.begin_use(rings, number);
+        kept.inspect(|kept| kept.note_move(slot, (self.stripe, used)));
+        publish_line(&to.ring, at, &line);
         used
     }
 }
@@ -251,10 +271,15 @@ impl ServedRings {
     /// Asks something of the kernel. If the session has ended, nothing is asked.
     pub(super) fn ask(&self, entry: AskEntry) {
         let Some(cells) = &self.rings.cells else { return };
-        let mut asks = cells.asks.lock().unwrap_or_else(PoisonError::into_inner);
         let mut backoff = PollBackoff::default();
-        // Pairs with the kernel's release: it has read the asks that may be overwritten now.
-        while asks.count - asks.answers[0].load(Ordering::Acquire) >= u64::from(ask::RING) {
+        let mut asks = loop {
+            let asks = cells.lock_asks();
+            // Pairs with the kernel's release: it has read the asks that may be overwritten now.
+            if asks.count - asks.answers[0].load(Ordering::Acquire) < u64::from(ask::RING) {
+                break asks;
+            }
+            // Whoever recovers needs the lock.
+            drop(asks);
             if !self.rings.state.is_running() {
                 return;
             }
@@ -262,6 +287,9 @@ impl ServedRings {
                 self.check_for_end();
             }
             backoff.pause();
+        };
+        if let Some(kept) = &mut asks.kept {
+            kept.note(entry, &self.rings);
         }
         let at = STRIDE as usize + (asks.count % u64::from(ask::RING)) as usize;
         asks.words[at].store(entry.word(), Ordering::Relaxed);
@@ -307,6 +335,15 @@ impl Rings {
     pub(super) fn producer_cells(&self, producer: u32) -> Option<&Stripe> {
         let cells = self.cells.as_ref()?;
         self.stripes.get((cells.first_stripe + producer) as usize)
+    }
+
+    /// Returns the generation of a cell's use that is under way, if there is one.
+    pub(super) fn generation_in_use(&self, cell: u32) -> Option<u32> {
+        let per_producer = self.layout.steps.map_or(1, |steps| steps.producer_cells);
+        let stripe = self.cell_stripes().get((cell / per_producer) as usize)?;
+        // Pairs with the release of the producer that began the use.
+        let used = stripe.cell_uses[(cell % per_producer) as usize].load(Ordering::Acquire);
+        (used != 0).then(|| generation_at(used, stripe.ring.log2))
     }
 
     /// Returns the uses of cells whose tasks have not ended, each with its stripe.
@@ -512,17 +549,22 @@ impl Producer {
     }
 }
 
-/// Publishes a task that is to move to a cell. `waits` says whether it waits for an event before its first step.
-pub(super) fn publish_in_cell(
+/// Returns the line of a task that is to move to a cell. `waits` says whether it waits for an event before its first step.
+pub(super) fn line_in_cell(
     to: &super::producer::StripeRing,
     position: u64,
     task: &Task,
     (cell, waits): (u32, bool),
-) {
+) -> Line {
     let mut line = slot::published_line(generation_at(position, to.log2), task.op, task.priority, &task.args);
     let after = if waits { AFTER_FLAG } else { 0 };
     line[slot::PRIORITY as usize / 2] |= u64::from((cell + 1) << CELL_SHIFT | after) << 32;
     slot::seal_line(&mut line);
+    line
+}
+
+/// Publishes a task whose line was made before.
+pub(super) fn publish_line(to: &super::producer::StripeRing, position: u64, line: &Line) {
     to.lines.flush();
-    to.lines.put(to.slot_at(position), &line);
+    to.lines.put(to.slot_at(position), line);
 }

@@ -4,6 +4,7 @@ use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Session;
+use super::memory::BufferMemories;
 use crate::deadline::{Deadline, PollBackoff};
 use crate::error::Error;
 use crate::graph::Graph;
@@ -78,17 +79,35 @@ pub(super) struct GraphTable {
     places: Mutex<GraphPlaces>,
 }
 
+/// The graphs of a session.
 #[derive(Debug, Default)]
-struct GraphPlaces {
+pub(super) struct GraphPlaces {
     /// The first word and the number of words of each graph, by its number. Numbers that no graph has have no words.
     used: Vec<(u32, u32)>,
     /// How often each number was used.
     generations: Vec<u32>,
+    /// The words of each graph, for the case that the device is lost. There are none once a graph was removed.
+    kept: Vec<Vec<u32>>,
 }
 
 impl GraphTable {
     fn lock(&self) -> MutexGuard<'_, GraphPlaces> {
         self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes all graphs to the memory of a kernel that begins after a loss. Nobody adds or removes a graph while the result is
+    /// held, which must be until the session uses that kernel.
+    pub(super) fn restore(&self, memories: &BufferMemories) -> Result<MutexGuard<'_, GraphPlaces>, Error> {
+        let places = self.lock();
+        for (number, words) in places.kept.iter().enumerate().filter(|(_, words)| !words.is_empty()) {
+            let (first, generation) = (places.used[number].0, places.generations[number]);
+            memories.need(BufferId::GraphWords)?.upload(first as usize, words)?;
+            let at = number * entry_word::WORDS as usize;
+            let directory = memories.need(BufferId::GraphDirectory)?;
+            directory.upload(at + entry_word::GENERATION as usize, &[generation])?;
+            directory.upload(at + entry_word::FIRST as usize, &[first + 1])?;
+        }
+        Ok(places)
     }
 }
 
@@ -121,6 +140,7 @@ impl GraphPlaces {
         if number == self.used.len() {
             self.used.push((0, 0));
             self.generations.push(0);
+            self.kept.push(Vec::new());
         }
         self.used[number] = (first, count);
         self.generations[number] = (self.generations[number] + 1) & (u32::MAX >> GRAPH_BITS);
@@ -149,7 +169,7 @@ impl Session {
         };
         let mut words = checked.words().to_vec();
         words[graph::TENANT as usize] = tenant;
-        let mut places = self.graphs.lock();
+        let mut places = self.running.graphs.lock();
         let (number, first) = places.take(&graph.name, words.len() as u32, layout.words)?;
         let generation = places.generations[number as usize];
         let copied = self.copy_words(BufferId::GraphWords, first, &words);
@@ -161,6 +181,9 @@ impl Session {
         if let Err(error) = copied {
             places.used[number as usize] = (0, 0);
             return Err(error);
+        }
+        if self.rings().recovery.is_some() {
+            places.kept[number as usize] = words;
         }
         Ok(SessionGraph {
             name: name(),
@@ -186,10 +209,11 @@ impl Session {
             return Err(Error::OtherSession);
         }
         {
-            let places = self.graphs.lock();
+            let mut places = self.running.graphs.lock();
             if !places.has(graph) {
                 return Ok(());
             }
+            places.kept[number as usize].clear();
             self.set_entry(number, entry_word::FIRST, 0)?;
         }
         // Stands between the directory and the look at the count of instances.
@@ -201,7 +225,7 @@ impl Session {
             if launches[0] == 0 || !self.rings().state.is_running() {
                 // Pairs with the release of the last launch to end: it has read the words that may be written again now.
                 fence(Ordering::Acquire);
-                let mut places = self.graphs.lock();
+                let mut places = self.running.graphs.lock();
                 // Another thread may have removed the graph at the same time, and its number may be in use again.
                 if places.has(graph) {
                     places.used[number as usize] = (0, 0);

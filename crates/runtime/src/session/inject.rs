@@ -5,7 +5,7 @@
 use std::sync::atomic::Ordering;
 
 use super::Session;
-use super::cells::{CellAsk, publish_in_cell};
+use super::cells::{CellAsk, line_in_cell, publish_line};
 use super::producer::Producer;
 use super::rings::Stripe;
 use super::ticket::Ticket;
@@ -34,7 +34,10 @@ impl Producer {
     /// cells of all producers. The ticket is that of the slot.
     pub fn submit_with_cell(&mut self, task: Task, cell: Option<u32>) -> Result<Ticket, SubmitError> {
         self.submit_with(task, |to, position, task| match cell {
-            Some(cell) => publish_in_cell(to, position, task, (cell, false)),
+            Some(cell) => {
+                let line = line_in_cell(to, position, task, (cell, false));
+                publish_line(to, position, &line);
+            }
             None => to.publish(position, task),
         })
     }
@@ -54,7 +57,9 @@ impl Producer {
         }
         // A number that no cell can have is written as that of no cell.
         let cell = cell.unwrap_or(u32::MAX >> CELL_SHIFT);
-        self.submit_with(task, |to, position, task| publish_in_cell(to, position, task, (cell, true)))
+        self.submit_with(task, |to, position, task| {
+            publish_line(to, position, &line_in_cell(to, position, task, (cell, true)));
+        })
     }
 }
 

@@ -24,13 +24,15 @@ use std::time::Duration;
 
 use pelton_device::{DeviceError, View64};
 
+use super::cell_loss::CellLossMemory;
 use super::memory::{BufferMemories, RingMemory};
 use super::rights::quota_limit;
 use super::rings::{Rings, Stripe};
 use crate::error::{Error, LossReason, SessionEnd};
 use crate::kernel::spec::Recovery;
-use crate::kernel::{BufferId, Class, Spec, Tenant, TenantId};
-use crate::protocol::{Opcode, control};
+use crate::kernel::{BufferId, Class, Layout, Spec, Tenant, TenantId};
+use crate::protocol::record::TaskEnd;
+use crate::protocol::{CompletionRecord, Opcode, control};
 use crate::ring::SlotLines;
 use crate::telemetry::{LastRecovery, RecoverySnapshot};
 
@@ -47,6 +49,8 @@ pub(crate) struct RingRecovery {
     epochs: View64,
     /// The greatest epoch that a caller was told.
     epoch_told: AtomicU64,
+    /// What is kept of tasks in cells, if there are cells.
+    pub cells: Option<CellLossMemory>,
     /// The opcodes of the kernel's handlers whose tasks must not begin twice.
     once_ops: RwLock<Vec<Opcode>>,
     accounts: Mutex<[TenantAccount; Tenant::MAX_TENANTS as usize]>,
@@ -96,7 +100,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl RingRecovery {
     /// Makes the state for the rings of a `Spec`, or `None` if its sessions do not recover.
-    pub(super) fn new(spec: &Spec, memory: &RingMemory) -> Result<Option<Self>, Error> {
+    pub(super) fn new(spec: &Spec, layout: &Layout, memory: &RingMemory) -> Result<Option<Self>, Error> {
         if spec.recovery == Recovery::Off {
             return Ok(None);
         }
@@ -108,6 +112,7 @@ impl RingRecovery {
             begun: memory.words(BufferId::TaskBegun)?,
             epochs: memory.words(BufferId::Epochs)?,
             epoch_told: AtomicU64::new(0),
+            cells: CellLossMemory::new(layout, memory)?,
             once_ops: RwLock::default(),
             accounts: Mutex::new(accounts),
             counters: Mutex::default(),
@@ -126,8 +131,13 @@ impl RingRecovery {
 
     /// Whether a task without a record may have run in a kernel that is no more.
     pub(super) fn may_have_run(&self, stripe: &Stripe, position: u64) -> bool {
-        let line = stripe.ring.lines.line(stripe.ring.slot_at(position));
-        let op = Opcode::from_code((line[0] >> 32) as u32);
+        let op = match self.cells.as_ref().filter(|_| stripe.has_cells()) {
+            Some(cells) => cells.opcode(stripe, position),
+            None => {
+                let line = stripe.ring.lines.line(stripe.ring.slot_at(position));
+                Opcode::from_code((line[0] >> 32) as u32)
+            }
+        };
         // A task that was cancelled does not show its opcode any more.
         let once = self.once_ops.read().unwrap_or_else(PoisonError::into_inner).contains(&op);
         !once || self.has_begun(stripe, position)
@@ -135,6 +145,9 @@ impl RingRecovery {
 
     /// Whether a task has said that it begins.
     fn has_begun(&self, stripe: &Stripe, position: u64) -> bool {
+        if let Some(cells) = self.cells.as_ref().filter(|_| stripe.has_cells()) {
+            return cells.has_begun(stripe, position);
+        }
         // Relaxed: the end of the run was seen, and with it everything that the run wrote.
         self.begun[stripe.place_at(position)].load(Ordering::Relaxed) == position + 1
     }
@@ -212,8 +225,12 @@ impl RingRecovery {
         &self,
         rings: &Rings,
         found: &LossFindings,
+        (spec, layout): (&Spec, &Layout),
         memories: &BufferMemories,
     ) -> Result<(), Error> {
+        if let Some(cells) = &self.cells {
+            cells.restore(rings, (spec, layout), memories)?;
+        }
         memories.need(BufferId::Recovered)?.upload(0, &found.recovered)?;
         let words = memories.need(BufferId::Control)?;
         words.upload(control::EPOCH as usize, &[self.next_epoch()])?;
@@ -243,6 +260,12 @@ fn ended_tasks(rings: &Rings, first_unfinished: &[u64], tenant: TenantId) -> u64
     stripes.map(|at| first_unfinished[at] - rings.stripes[at].start).sum()
 }
 
+/// Returns how many tasks have ended in the cells of a stripe, as far as their generations tell.
+fn ended_uses(stripe: &Stripe) -> u64 {
+    let records = stripe.ring.done.iter().skip(stripe.ring.first).take(stripe.cell_uses.len());
+    records.map(|word| u64::from(CompletionRecord(word.load(Ordering::Acquire)).generation())).sum()
+}
+
 impl Rings {
     /// Whether the session goes on after a run has ended in this way. It does if the run is certainly over.
     pub(super) fn recovers_from(&self, end: &SessionEnd) -> bool {
@@ -260,13 +283,18 @@ impl Rings {
     /// Only the thread that recovers calls this, and no run is alive.
     pub(super) fn settle_loss(&self, recovery: &RingRecovery, reason: LossReason) -> LossFindings {
         let mut found = LossFindings::default();
+        if let Some(cells) = &recovery.cells {
+            found.lost = cells.settle(self, reason);
+            found.unfinished = cells.adopted(self).len() as u64;
+            found.ended = self.cell_stripes().iter().map(ended_uses).sum();
+        }
         for stripe in self.slot_stripes() {
             let free = stripe.free.load(Ordering::Acquire);
             // A producer notes its tail after it has published, so the run may have taken tasks beyond the tail.
             let (end, tail) = (free + stripe.ring.capacity(), stripe.tail.load(Ordering::Acquire));
             for position in stripe.ring.frontier(free, end)..end {
                 if stripe.ring.record_at(position).is_none() && recovery.has_begun(stripe, position) {
-                    stripe.ring.post_loss(position, reason);
+                    stripe.ring.post_end(position, TaskEnd::Lost(reason));
                     found.lost += 1;
                 }
             }
@@ -279,6 +307,9 @@ impl Rings {
                     found.ended += 1;
                 } else if position < tail {
                     found.unfinished += 1;
+                    if let Some(places) = &self.places {
+                        places.forget_reply(stripe.place_at(position));
+                    }
                 }
             }
             found.starts.push(first);

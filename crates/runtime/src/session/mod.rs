@@ -13,6 +13,8 @@
 //! many tasks it has not run. The tickets of those tasks end as stopped. If the kernel ends by itself, the tickets of
 //! tasks that have not ended end as lost, unless the session [recovers](crate::Recovery). Dropping a session stops it.
 
+mod cell_image;
+mod cell_loss;
 mod cells;
 mod events;
 mod fill;
@@ -51,7 +53,6 @@ use std::time::Duration;
 use pelton_device::Device;
 
 pub(crate) use self::fill::fill_buffers;
-use self::graphs::GraphTable;
 use self::kernel::SessionKernel;
 use self::launch::Launched;
 pub(crate) use self::launch::bind_buffers;
@@ -125,7 +126,6 @@ pub struct Session {
     hand_over: Mutex<()>,
     changes: Mutex<ControlChanges>,
     printer: LogPrinter,
-    graphs: GraphTable,
     reaper: Option<JoinHandle<()>>,
 }
 
@@ -188,7 +188,6 @@ impl Session {
             hand_over: Mutex::new(()),
             changes: ControlChanges::new(&spec.tenants),
             printer: LogPrinter::new(&spec.formats),
-            graphs: GraphTable::default(),
             reaper: Some(reaper),
         })
     }

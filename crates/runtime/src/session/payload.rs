@@ -130,6 +130,34 @@ impl PlaceMemory {
         Some(ReplyPlace { words, first, len: len.min(self.sizes.reply as usize) })
     }
 
+    /// Forgets that a task has given a reply, because it has not ended and its device was lost. No kernel runs.
+    pub(crate) fn forget_reply(&self, place: usize) {
+        if let Some(reply) = &self.reply {
+            reply.said[place].store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Forgets the reply of a task that begins again, of which nothing may be seen. Returns the sizes of its payload and its
+    /// reply as a cell keeps them. No kernel runs.
+    pub(crate) fn begin_again(&self, place: usize) -> u64 {
+        self.forget_reply(place);
+        if let Some(reply) = &self.reply {
+            let stride = self.sizes.reply_stride() as usize;
+            reply.words.write_words(place * stride, &vec![0; stride]);
+        }
+        self.payload.as_ref().map_or(0, |payload| payload.bytes[place].load(Ordering::Relaxed).into())
+    }
+
+    /// Returns where the payload of a place begins, and its words.
+    pub(crate) fn payload_words(&self, place: usize) -> (usize, Vec<u32>) {
+        let first = place * self.sizes.payload_stride() as usize;
+        let Some(payload) = &self.payload else { return (first, Vec::new()) };
+        let bytes = payload.bytes[place].load(Ordering::Relaxed).min(self.sizes.payload);
+        let mut words = vec![0; bytes.div_ceil(4) as usize];
+        payload.words.read_words(first, &mut words);
+        (first, words)
+    }
+
     /// Forgets all replies, because laps are about to be counted from 0 again.
     pub(crate) fn forget_replies(&self) {
         if let Some(reply) = &self.reply {

@@ -242,6 +242,7 @@ impl RunningKernel {
             // Nobody changes a control word from here until the kernel is the one that changes are told to.
             let _words = self.lock_words();
             copy_control_words(rings, &kernel)?;
+            let _graphs = self.graphs.restore(&kernel.memories)?;
             // Not every device issues a fence when its run is woken, and the next run relies on one.
             fence_all_threads();
             let name = |device: &Arc<dyn Device>| device.caps().name.clone();
@@ -291,7 +292,7 @@ fn prepare_after_loss(
     let Assembled { module, layout } = &planned.assembled;
     let loaded = planned.compiled.load()?;
     fill_after_loss(&planned.spec, layout, &planned.memories, &found.starts)?;
-    recovery.restore(rings, found, &planned.memories)?;
+    recovery.restore(rings, found, (&planned.spec, layout), &planned.memories)?;
     let residence = Some(residence_of(rings));
     Ok(SessionKernel {
         device: planned.device.clone(),

@@ -294,14 +294,14 @@ impl Rings {
     ) -> Result<Self, Error> {
         let mut stripes = make_stripes(&layout, &mut memory, device, starts)?;
         let host = memory.shared.need(BufferId::Host)?;
-        let cells = SessionCells::new(&layout, &memory, &mut stripes)?;
+        let cells = SessionCells::new((spec, &layout), &memory, &mut stripes)?;
         Ok(Rings {
             stripes,
             cells,
             state: SessionState::default(),
             host_words: host.view32().ok_or(Error::Internal("host"))?,
             places: PlaceMemory::new(&layout, &memory.shared)?,
-            recovery: RingRecovery::new(spec, &memory)?,
+            recovery: RingRecovery::new(spec, &layout, &memory)?,
             meter: LatencyMeter::new(spec.telemetry),
             wait_list: Arc::new(WaitList::new(layout.producers)),
             steps_at_stop: OnceLock::new(),

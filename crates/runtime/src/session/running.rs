@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError, Weak}
 use pelton_device::process_fence::fence_all_threads;
 use pelton_device::{Device, Residence};
 
+use super::graphs::GraphTable;
 use super::handover::{PlannedKernel, begin_next_run};
 use super::kernel::SessionKernel;
 use super::memory::BufferMemories;
@@ -36,6 +37,8 @@ pub(super) struct RunningKernel {
     pub(super) failover: Mutex<Vec<Arc<dyn Device>>>,
     /// What is done before a kernel is launched after a loss.
     pub(super) hook: Mutex<Option<RecoveryHook>>,
+    /// The graphs that the session has taken.
+    pub(super) graphs: GraphTable,
     /// Held while a control word is changed, and while a kernel that begins after a loss gets its copy of the words.
     words: Mutex<()>,
     /// The residence of a kernel that is just being launched after a loss.
@@ -71,6 +74,7 @@ impl RunningKernel {
             adopted: Mutex::default(),
             failover: Mutex::default(),
             hook: Mutex::default(),
+            graphs: GraphTable::default(),
             words: Mutex::new(()),
             launching: Mutex::default(),
         }

@@ -163,6 +163,9 @@ pub(crate) fn snapshot_cells(
     for row in download(BufferId::StepCounts)?.chunks(counters.len()) {
         counters.iter_mut().zip(row).for_each(|(sum, word)| *sum += word);
     }
+    if let Some(kept) = rings.recovery.as_ref().and_then(|recovery| recovery.cells.as_ref()) {
+        kept.keep_counters(&counters);
+    }
     let unfinished = rings.unfinished_cells();
     let since = unfinished.iter().map(|(stripe, at)| {
         Duration::from_nanos(stripe.cell_since[stripe.waiter_place(*at)].load(Ordering::Relaxed))

@@ -2,7 +2,6 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use pelton::kernel::AssembleError;
 use pelton::{Deadline, EndReason, LossReason, SessionEnd, SubmitError, TaskError};
 
 use crate::*;
@@ -278,26 +277,11 @@ fn a_session_without_the_axis_ends_with_its_device() {
     });
 }
 
-/// Catches combinations that cannot work and are not refused by name.
+/// Catches an axis that changes although the rings lack what the next kernel needs.
 #[test]
-fn what_cannot_recover_yet_is_refused() {
+fn whether_a_session_recovers_cannot_change() {
     let device = open("cpu").unwrap();
-    let spec = || Spec::default().recovery(Recovery::On);
-    let why = |spec: Spec| match Session::launch(&device, &spec) {
-        Err(Error::Refused(error @ (AssembleError::Axis { .. } | AssembleError::Handler { .. }))) => {
-            error.to_string()
-        }
-        found => panic!("{found:?}"),
-    };
-    assert_eq!(why(spec().events(1)), "recovery = on: events are not restored yet when a device is lost");
-    assert_eq!(
-        why(spec().graph_nodes(1)),
-        "recovery = on: graphs are not restored yet when a device is lost"
-    );
-    let yields = Handler::lane_wide(|task| task.step(|| task.yield_now()));
-    assert!(why(spec().handler("yields", yields.clone())).contains("it is resumable"));
-    let session = Session::launch(&device, &spec()).unwrap();
-    assert!(matches!(session.install("yields", yields), Err(Error::Refused(_))));
+    let session = Session::launch(&device, &Spec::default().recovery(Recovery::On)).unwrap();
     let other = session.hand_over(&Spec::default(), LONG).unwrap_err().to_string();
     assert!(other.starts_with("`recovery` cannot change"), "{other}");
 }

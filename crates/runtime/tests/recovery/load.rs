@@ -35,10 +35,10 @@ enum Seen {
 }
 
 /// Numbers that look random.
-struct Random(u64);
+pub(crate) struct Random(pub u64);
 
 impl Random {
-    fn next(&mut self, below: u64) -> u64 {
+    pub(crate) fn next(&mut self, below: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         (self.0 >> 33) % below
     }
@@ -100,8 +100,13 @@ fn feed(
     seen
 }
 
+/// How many losses there are in each session.
+pub(crate) fn loss_count() -> u64 {
+    std::env::var(LOSSES).map_or(12, |text| text.parse().expect("the variable is a number"))
+}
+
 /// Loses the device at random moments.
-fn lose_often(shape: &Shape, losses: u64) {
+pub(crate) fn lose_often(shape: &Shape, losses: u64) {
     let mut random = Random(losses);
     for _ in 0..losses {
         std::thread::sleep(Duration::from_micros(random.next(30_000)));
@@ -112,7 +117,7 @@ fn lose_often(shape: &Shape, losses: u64) {
 /// Catches tasks that never end, have wrong results, run again after they have ended, or begin twice although they must not.
 #[test]
 fn every_task_ends_once_while_the_device_is_lost_again_and_again() {
-    let losses = std::env::var(LOSSES).map_or(12, |text| text.parse().expect("the variable is a number"));
+    let losses = loss_count();
     everywhere(|shape| {
         let spec = shape.spec(64).producers(PRODUCERS).handler("once", mark().class(Class::Once));
         let (session, over) = (shape.launch(&spec), AtomicBool::new(false));

@@ -3,6 +3,9 @@
 //! The device of these tests is lost when a test says so, in the middle of whatever its kernel is doing. The comment above
 //! each test says which defect it catches.
 
+mod cells;
+#[path = "../countdown/mod.rs"]
+mod countdown;
 mod ends;
 mod load;
 mod once;
@@ -191,7 +194,7 @@ fn the_page_names_tests_that_there_are() {
     let program = std::env::current_exe().unwrap();
     let listed = std::process::Command::new(program).arg("--list").output().unwrap();
     let listed = String::from_utf8(listed.stdout).unwrap();
-    let modules = ["ends::", "load::", "once::", "rebuilt::", "rings::"];
+    let modules = ["cells::", "ends::", "load::", "once::", "rebuilt::", "rings::"];
     let named: Vec<&str> =
         page.split('`').filter(|word| modules.iter().any(|module| word.starts_with(module))).collect();
     assert!(named.len() > 25, "{named:?}");

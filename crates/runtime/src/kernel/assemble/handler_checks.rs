@@ -17,7 +17,7 @@ use crate::kernel::handler::{
     ARG, ARGS, FRAME, MAX_FRAME_WORDS, NamedHandler, OBSERVABLE, PAYLOAD, REPLY, Width,
 };
 use crate::kernel::import::{self, VerbAction};
-use crate::kernel::spec::{Lifetime, Recovery, Spec};
+use crate::kernel::spec::{Lifetime, Spec};
 use crate::protocol::Opcode;
 
 /// The names of the kernel's own functions, which no handler can have.
@@ -124,10 +124,6 @@ pub(super) fn check_handler<'s>(
     let arity = check_ops(handler, &module, func, places)?;
     let actions: Vec<VerbAction> = callees().filter_map(|verb| import::verb_action(&verb.name)).collect();
     let resumable = actions.iter().any(|action| action.needs_cell());
-    if resumable && spec.recovery == Recovery::On {
-        let why = "it is resumable, and a session that recovers (`recovery = \"on\"`) cannot restore such tasks yet";
-        return refuse(why.into());
-    }
     let sees_faults = actions.contains(&VerbAction::ChildFaults);
     let frame_words =
         check_steps(spec, resumable, &actions, &module).map_err(|why| refuse_handler(handler, why))?;

@@ -84,13 +84,11 @@ fn check_axes(spec: &Spec, caps: &Caps) -> Result<(), AssembleError> {
     }
 }
 
-/// Refuses what a session that recovers cannot have yet. Resumable handlers are refused with the handlers.
+/// Refuses what a session that recovers cannot have.
 fn check_recovery(spec: &Spec) -> Result<(), AssembleError> {
     let refuse = |why| Err(AssembleError::Axis { axis: "recovery", value: "on", why });
     match spec {
         _ if spec.lifetime == Lifetime::Drain => refuse("a drained batch has no session that could recover"),
-        _ if spec.events > 0 => refuse("events are not restored yet when a device is lost"),
-        _ if spec.largest_graph() > 0 => refuse("graphs are not restored yet when a device is lost"),
         _ => Ok(()),
     }
 }
