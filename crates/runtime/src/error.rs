@@ -55,6 +55,14 @@ pub enum Error {
         "the host cannot reach region {0:?} in place on this device: copy its elements with `read` and `write`"
     )]
     NotMapped(String),
+    /// A region is [kept](crate::Retention), and was to be reached in a way that nothing could restore.
+    #[error(
+        "region {0:?} is kept, so the host reaches it only through `read` and `write` of a view that the session gives"
+    )]
+    KeptRegion(String),
+    /// The session has no region that is [kept](crate::Retention), so there is nothing to take a checkpoint of.
+    #[error("no region of this session is kept, so there is nothing to take a checkpoint of")]
+    NothingKept,
     /// What the user has set to be done [before a recovery](crate::Session::on_recovery) has panicked.
     #[error("the hook that runs when a session recovers has panicked")]
     RecoveryHook,

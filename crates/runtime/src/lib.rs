@@ -139,7 +139,9 @@ pub use deadline::Deadline;
 pub use drain::{Batch, Drain};
 pub use error::{EndReason, Error, HandOverError, LossReason, SessionEnd, SubmitError, TaskError};
 pub use graph::{CheckedGraph, Graph, GraphEdge, GraphError, GraphNode, NodeArg, NodeId, NodeOp};
-pub use kernel::{Claim, Class, Geometry, Handler, Placement, Recovery, Region, Spec, Tenant, TenantId};
+pub use kernel::{
+    Claim, Class, Geometry, Handler, Placement, Recovery, Region, Retention, Spec, Tenant, TenantId,
+};
 pub use payload::{Payload, PayloadTask, Submission};
 pub use pelton_device as device;
 pub use pelton_ir as ir;

@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::kernel::handler::OBSERVABLE;
 use crate::kernel::layout::BufferKey;
 use crate::kernel::{BufferId, Layout, TenantId};
-use crate::session::BufferMemories;
+use crate::session::{BufferMemories, KeptPiece};
 
 /// A type that the elements of a region can have: `u32`, `i32`, `u64` or `f32`.
 pub trait Element: Num + Copy {
@@ -75,6 +75,8 @@ pub struct RegionView<'s, T> {
     name: String,
     first: usize,
     len: usize,
+    /// What leads to the memory of a kept region, which may change while there is a view.
+    kept: Option<KeptPiece<'s>>,
     /// The session cannot move to another device while there is a view.
     ty: PhantomData<(&'s (), T)>,
 }
@@ -91,7 +93,8 @@ pub(crate) fn open_view<'s, T: Element>(
         return Err(Error::RegionType { name: name.into(), holds: piece.elem });
     }
     let memory = memories.get(piece.key).ok_or_else(|| Error::UnknownRegion(name.into()))?.clone();
-    Ok(RegionView { memory, name: name.into(), first: piece.first, len: piece.len, ty: PhantomData })
+    let (first, len) = (piece.first, piece.len);
+    Ok(RegionView { memory, name: name.into(), first, len, kept: None, ty: PhantomData })
 }
 
 /// Where a tenant's piece of a region lies.
@@ -126,6 +129,11 @@ pub(crate) fn find_piece(layout: &Layout, tenant: TenantId, name: &str) -> Resul
 }
 
 impl<'s, T: Element> RegionView<'s, T> {
+    /// Returns the view with what leads to its memory, if its region is kept.
+    pub(crate) fn kept_by(self, kept: Option<KeptPiece<'s>>) -> Self {
+        RegionView { kept, ..self }
+    }
+
     /// Returns how many elements the piece has.
     pub fn len(&self) -> usize {
         self.len
@@ -136,6 +144,14 @@ impl<'s, T: Element> RegionView<'s, T> {
         self.len == 0
     }
 
+    /// Refuses to reach the words of a kept region in place.
+    fn check_not_kept(&self) -> Result<(), Error> {
+        match self.kept {
+            Some(_) => Err(Error::KeptRegion(self.name.clone())),
+            None => Ok(()),
+        }
+    }
+
     /// Checks that a range lies in the piece, and returns its first element in the buffer.
     fn check_range(&self, at: usize, count: usize) -> Result<usize, Error> {
         match at.checked_add(count) {
@@ -144,14 +160,19 @@ impl<'s, T: Element> RegionView<'s, T> {
         }
     }
 
-    /// Copies `values` to the elements from element `at` on.
+    /// Copies `values` to the elements from element `at` on. If the region is [kept](crate::Retention), the kernel pauses for
+    /// that, and a [checkpoint](crate::Session::checkpoint) is taken: once this returns, the values survive a loss.
     ///
     /// # Errors
     ///
-    /// [`Error::RegionRange`] if they do not all lie in the piece, and [`Error::Device`] if the copy fails.
+    /// [`Error::RegionRange`] if they do not all lie in the piece, and [`Error::Device`] if the copy fails. If the region is
+    /// kept, also those of [`Session::checkpoint`](crate::Session::checkpoint).
     pub fn write(&self, at: usize, values: &[T]) -> Result<(), Error> {
         let first = self.check_range(at, values.len())?;
-        Ok(T::upload(&self.memory, first, values)?)
+        match &self.kept {
+            Some(kept) => kept.write(|memory| Ok(T::upload(memory, first, values)?)),
+            None => Ok(T::upload(&self.memory, first, values)?),
+        }
     }
 
     /// Copies the elements from element `at` on into `values`, and allocates nothing.
@@ -172,7 +193,10 @@ impl<'s, T: Element> RegionView<'s, T> {
     /// ```
     pub fn read_into(&self, at: usize, values: &mut [T]) -> Result<(), Error> {
         let first = self.check_range(at, values.len())?;
-        Ok(T::download(&self.memory, first, values)?)
+        match &self.kept {
+            Some(kept) => Ok(T::download(&kept.memory()?, first, values)?),
+            None => Ok(T::download(&self.memory, first, values)?),
+        }
     }
 
     /// Returns a copy of `count` elements from element `at` on.
@@ -204,8 +228,10 @@ impl<'s> RegionView<'s, u32> {
     ///
     /// # Errors
     ///
-    /// [`Error::NotMapped`] if the host cannot.
+    /// [`Error::NotMapped`] if the host cannot, and [`Error::KeptRegion`] if the region is [kept](crate::Retention), since
+    /// what is written in place would be lost with the device.
     pub fn words(&self) -> Result<&[AtomicU32], Error> {
+        self.check_not_kept()?;
         let words = self.memory.words32().ok_or_else(|| Error::NotMapped(self.name.clone()))?;
         Ok(&words[self.first..self.first + self.len])
     }
@@ -217,8 +243,10 @@ impl<'s> RegionView<'s, u64> {
     ///
     /// # Errors
     ///
-    /// [`Error::NotMapped`] if the host cannot.
+    /// [`Error::NotMapped`] if the host cannot, and [`Error::KeptRegion`] if the region is [kept](crate::Retention), since
+    /// what is written in place would be lost with the device.
     pub fn words(&self) -> Result<&[AtomicU64], Error> {
+        self.check_not_kept()?;
         let words = self.memory.words64().ok_or_else(|| Error::NotMapped(self.name.clone()))?;
         Ok(&words[self.first..self.first + self.len])
     }

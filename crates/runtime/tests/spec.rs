@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use graphs::acyclic_graph;
 use pelton::kernel::{
-    Claim, Class, Geometry, Handler, Io, Lifetime, NamedHandler, Region, Report, SlotBody, Spec, SpecFiles,
-    Telemetry, Tenant, Visible, Width,
+    Claim, Class, Geometry, Handler, Io, Lifetime, NamedHandler, Region, Report, Retention, SlotBody, Spec,
+    SpecFiles, Telemetry, Tenant, Visible, Width,
 };
 use pelton::protocol::Opcode;
 use pelton::{Graph, NodeArg, NodeId, Placement, Priority, Recovery};
@@ -239,13 +239,10 @@ fn name() -> impl Strategy<Value = String> {
 fn region() -> impl Strategy<Value = Region> {
     let elem = select(&[Type::U32, Type::I32, Type::U64, Type::F32][..]);
     let access = select(&[Access::Read, Access::Write, Access::ReadWrite][..]);
-    (name(), elem, any::<u32>(), access, any::<bool>()).prop_map(|(name, elem, len, access, shared)| Region {
-        name,
-        elem,
-        len,
-        access,
-        shared,
-    })
+    let retention = select(&[Retention::Volatile, Retention::Kept][..]);
+    (name(), elem, any::<u32>(), access, any::<bool>(), retention).prop_map(
+        |(name, elem, len, access, shared, retention)| Region { name, elem, len, access, shared, retention },
+    )
 }
 
 fn tenant() -> impl Strategy<Value = Tenant> {

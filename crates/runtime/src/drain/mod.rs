@@ -24,7 +24,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use pelton_device::memory::Line;
-use pelton_device::{Device, Kernel, Launch, LaunchOutcome, MemoryKind, View64, WordWidth};
+use pelton_device::{Device, Kernel, Launch, LaunchOutcome, Memory, MemoryKind, View64, WordWidth};
 
 pub use batch::Batch;
 pub use readback::{Outcomes, Readback, Statistics};
@@ -32,7 +32,7 @@ pub use readback::{Outcomes, Readback, Statistics};
 use crate::error::{Error, SubmitError};
 use crate::kernel::BufferId;
 use crate::kernel::drain::{PassReport, PassRequest};
-use crate::kernel::layout::Layout;
+use crate::kernel::layout::{BufferKey, Layout};
 use crate::kernel::{
     AssembleError, Assembled, Claim, Lifetime, Report, Spec, Telemetry, Tenant, TenantId, assemble,
 };
@@ -95,6 +95,15 @@ pub struct Drain {
 impl Drain {
     /// Loads a kernel that runs batches. The lifetime and the placement of the `Spec` are ignored.
     pub fn new(device: &Arc<dyn Device>, spec: &Spec) -> Result<Drain, Error> {
+        Drain::over(device, spec, |_| None)
+    }
+
+    /// Loads a kernel that runs batches over memory that somebody else lends for some of its regions.
+    pub(crate) fn over(
+        device: &Arc<dyn Device>,
+        spec: &Spec,
+        lent: impl Fn(BufferKey) -> Option<Memory>,
+    ) -> Result<Drain, Error> {
         let spec = Spec { placement: None, ..spec.clone() }.lifetime(Lifetime::Drain);
         if spec.report == Report::Control && spec.telemetry == Telemetry::Off {
             let why = "the report contains only counters, and without telemetry there are none";
@@ -102,7 +111,7 @@ impl Drain {
         }
         let Assembled { module, layout } = assemble(&spec, device.caps())?;
         let kernel = device.load(&module, None, layout.lanes)?;
-        let memories = BufferMemories::allocate_all(device, &layout)?;
+        let memories = BufferMemories::allocate_around(device, &layout, lent)?;
         session::fill_buffers(&spec, &layout, &memories, &[0])?;
         let view = |id: BufferId| memories.need(id)?.view64().ok_or(Error::Internal(id.row().names[0]));
         let done = memories.need(BufferId::BatchDone)?.view64().filter(|_| spec.report == Report::Full);
@@ -401,6 +410,11 @@ impl Drain {
             }
         }
         Ok(lines.into_iter().map(Slot::from).collect())
+    }
+
+    /// Returns the memory of the kernel.
+    pub(crate) fn memories(&self) -> &BufferMemories {
+        &self.memories
     }
 
     /// Returns the `Spec` of the kernel.

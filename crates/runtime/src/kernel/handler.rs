@@ -102,7 +102,11 @@ pub enum Class {
     /// A task may run any number of times, because running it again changes nothing. So far this is the same as
     /// [`Restart`](Class::Restart).
     Idempotent,
-    /// Tasks may run in any order. So far this is the same as [`Restart`](Class::Restart).
+    /// Tasks may run in any order: whatever the order is, what they leave in memory is the same, and only their results may
+    /// differ. A task begins again as with [`Restart`](Class::Restart). Only such handlers may write
+    /// [kept](super::Retention::Kept) regions: after a loss, tasks that have ended since the last checkpoint run once more to
+    /// restore these, in any order. So what they write there must depend on nothing but their arguments, their payload, kept
+    /// regions, and what the [hook](crate::Session::on_recovery) writes.
     Commuting,
 }
 

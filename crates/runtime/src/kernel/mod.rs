@@ -16,6 +16,7 @@
 //!    take several steps in a drained batch, `cells`, `home` and `ready` run those of a session, `tree`, `spawn`,
 //!    `event` and `graphs` let tasks make others and wait for them, `arrivals` says which of these come next, `claim` chooses
 //!    the ring that is served next, `fence` ends fences, and `recovery` passes over what has ended before a device was lost.
+//!    `kept` says who may write regions that are restored after that.
 //! 6. The outer loops: `live` says which group does what in a kernel that stays, `near` and `far` serve its two kinds
 //!    of rings, and `drain` runs one pass over a batch.
 //! 7. What polls: `watch` looks at near rings and `route` at far ones, `light` runs small tasks on the spot, and
@@ -48,6 +49,7 @@ pub(crate) mod fence;
 pub(crate) mod graphs;
 mod home;
 mod import;
+pub(crate) mod kept;
 mod light;
 mod line;
 mod live;
@@ -89,5 +91,5 @@ pub(crate) use light::FEW_TASKS;
 pub use payload::PlaceSizes;
 pub use placement::Placement;
 pub use spec::{Claim, Geometry, Io, Lifetime, Recovery, Report, SlotBody, Spec, Telemetry};
-pub use tenant::{Region, Tenant, TenantId};
+pub use tenant::{Region, Retention, Tenant, TenantId};
 pub use text::{SpecFiles, TextError};

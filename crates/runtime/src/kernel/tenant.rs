@@ -7,6 +7,19 @@ use crate::protocol::{Opcode, control};
 /// The number of a tenant, which is below [`Tenant::MAX_TENANTS`].
 pub type TenantId = u32;
 
+/// What becomes of the elements of a region when the device is lost.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Retention {
+    /// The elements are lost with the device. After that they are zero, or what the user's
+    /// [hook](crate::Session::on_recovery) has written.
+    #[default]
+    Volatile,
+    /// The elements are restored: they hold what every task has written that had ended. This is only possible in sessions that
+    /// [recover](super::spec::Recovery), and only handlers of the class [`Commuting`](super::Class::Commuting) may write
+    /// such a region.
+    Kept,
+}
+
 /// A named and typed part of the workspace. Either every tenant has elements of its own, or all tenants share the same
 /// elements, which handlers can only read.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -21,12 +34,15 @@ pub struct Region {
     pub access: Access,
     /// Whether all tenants share the same elements.
     pub shared: bool,
+    /// What becomes of the elements when the device is lost.
+    pub retention: Retention,
 }
 
 impl Region {
     /// Returns a region in which every tenant has `len` elements of its own.
     pub fn new(name: impl Into<String>, elem: Type, len: u32) -> Self {
-        Region { name: name.into(), elem, len, access: Access::ReadWrite, shared: false }
+        let (access, retention) = (Access::ReadWrite, Retention::Volatile);
+        Region { name: name.into(), elem, len, access, shared: false, retention }
     }
 
     /// Returns a region of `len` elements that all tenants share and handlers can only read.
@@ -37,6 +53,16 @@ impl Region {
     /// Makes the region read-only for handlers. The host can still write it.
     pub fn read_only(self) -> Self {
         Region { access: Access::Read, ..self }
+    }
+
+    /// Makes the region one that is restored after its device was lost. [`Retention::Kept`] says what that takes.
+    pub fn kept(self) -> Self {
+        Region { retention: Retention::Kept, ..self }
+    }
+
+    /// Returns whether the region is restored after its device was lost.
+    pub fn is_kept(&self) -> bool {
+        self.retention == Retention::Kept
     }
 }
 

@@ -271,17 +271,17 @@ impl<L: SlotLines, W: RingWords> HostRing<L, W> {
         Some((word & (SEEN - 1)) as u32)
     }
 
-    /// Returns the first position from `free` on that still holds its slot. Only the producer may call this. `seen` is up to where the producer
-    /// knows that tasks have ended.
+    /// Returns the first position from `free` on that still holds its slot, at most `limit`, up to which tasks were published and slots may be
+    /// used again. Only the producer may call this. `seen` is up to where the producer knows that tasks have ended.
     #[inline]
-    pub fn reclaim(&self, free: u64, tail: u64, seen: &mut u64) -> u64 {
+    pub fn reclaim(&self, free: u64, limit: u64, seen: &mut u64) -> u64 {
         let mut free = free;
-        while free < tail {
+        while free < limit {
             let slot = self.slot_at(free);
             // Pairs with the release in `give_up`.
             let word = self.taken.load(slot, Ordering::Acquire);
             let end = free + (word & (SEEN - 1));
-            if word == 0 {
+            if word == 0 || end > limit {
                 break;
             }
             if word & SEEN == 0 {

@@ -47,9 +47,18 @@ impl BufferMemories {
         Ok(BufferMemories(blocks))
     }
 
-    /// Allocates a block for every buffer of a layout, for a caller that owns all of them alike.
-    pub(crate) fn allocate_all(device: &Arc<dyn Device>, layout: &Layout) -> Result<Self, Error> {
-        Ok(BufferMemories::allocate(device, layout, |_| true)?)
+    /// Allocates a block for every buffer of a layout, for a caller that owns all of them alike. Blocks that are lent are used
+    /// as they are.
+    pub(crate) fn allocate_around(
+        device: &Arc<dyn Device>,
+        layout: &Layout,
+        lent: impl Fn(BufferKey) -> Option<Memory>,
+    ) -> Result<Self, Error> {
+        let block = |b: &BufferBinding| match lent(b.key).filter(|memory| memory.len() == b.len) {
+            Some(memory) => Ok((b.key, memory)),
+            None => Ok((b.key, device.alloc(b.kind, b.width, b.len)?)),
+        };
+        layout.buffers.iter().map(block).collect()
     }
 
     /// Returns the memory of one of the kernel's own buffers. If there is no such buffer, the error says that this is a

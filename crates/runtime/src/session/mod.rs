@@ -16,6 +16,7 @@
 mod cell_image;
 mod cell_loss;
 mod cells;
+mod checkpoint;
 mod events;
 mod fill;
 mod graphs;
@@ -33,6 +34,7 @@ mod place;
 mod producer;
 mod reaper;
 mod recovery;
+mod rerun;
 mod resize;
 mod resumable;
 mod rights;
@@ -52,6 +54,7 @@ use std::time::Duration;
 
 use pelton_device::Device;
 
+pub(crate) use self::checkpoint::KeptPiece;
 pub(crate) use self::fill::fill_buffers;
 use self::kernel::SessionKernel;
 use self::launch::Launched;
@@ -282,14 +285,16 @@ impl Session {
     /// elements. The name `observable` refers to the tenant's observables, which are words that tasks show to the host.
     ///
     /// If the session [recovers](crate::Recovery), a view that was opened before is one of the memory that was lost: what is
-    /// written there reaches no kernel, and copies fail or give what was there last. Open another one then.
+    /// written there reaches no kernel, and copies fail or give what was there last. Open another one then. A view of a
+    /// [kept](crate::Retention) region stays good. Each write to such a region takes a [checkpoint](Session::checkpoint).
     ///
     /// # Errors
     ///
     /// [`Error::UnknownTenant`], [`Error::UnknownRegion`], and [`Error::RegionType`] if the region holds elements of
     /// another type than `T`.
     pub fn view<T: Element>(&self, tenant: TenantId, region: &str) -> Result<RegionView<'_, T>, Error> {
-        workspace::open_view(&self.kernel().memories, &self.rings().layout, tenant, region)
+        let view = workspace::open_view(&self.kernel().memories, &self.rings().layout, tenant, region)?;
+        Ok(view.kept_by(self.kept_piece(region)))
     }
 
     /// Returns where a tenant's piece of a region lies, and the type of its elements.

@@ -241,7 +241,7 @@ const MOST_COPIERS: usize = 8;
 
 /// Copies all words of a block to another one of the same length. Producers wait meanwhile, so large blocks are copied by
 /// several threads.
-fn copy_words(from: &Memory, to: &Memory) -> Result<(), Error> {
+pub(super) fn copy_words(from: &Memory, to: &Memory) -> Result<(), Error> {
     let next = AtomicUsize::new(0);
     let copy = || match from.width() {
         WordWidth::W32 => copy_pieces::<u32>(from, to, &next),

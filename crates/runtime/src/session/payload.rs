@@ -118,6 +118,15 @@ impl PlaceMemory {
         to.bytes[place].store(payload.len().min(most) as u32, Ordering::Relaxed);
     }
 
+    /// Returns a copy of the payload in a place, whose slot nobody writes meanwhile.
+    pub(super) fn copy_payload(&self, place: usize) -> Vec<u8> {
+        let Some(from) = &self.payload else { return Vec::new() };
+        let len = from.bytes[place].load(Ordering::Relaxed).min(self.sizes.payload);
+        let mut bytes = vec![0; len as usize];
+        from.words.read_bytes(place * self.sizes.payload_stride() as usize, &mut bytes);
+        bytes
+    }
+
     /// Returns the reply of a task that ended in a lap, whose record the caller has acquired. It is empty if the task
     /// gave none.
     pub(crate) fn reply(&self, place: usize, lap: u64) -> Option<ReplyPlace<'_>> {

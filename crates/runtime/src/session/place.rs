@@ -246,8 +246,13 @@ impl Producer {
         let stripe = &self.share.rings.stripes[cursor.number as usize];
         let slots = stripe.ring.capacity();
         if slots - (cursor.tail - cursor.free) < wanted {
-            cursor.free = stripe.ring.reclaim(cursor.free, cursor.tail, &mut cursor.seen);
+            let limit = stripe.reuse_limit(cursor.tail);
+            cursor.free = stripe.ring.reclaim(cursor.free, limit, &mut cursor.seen);
             stripe.free.store(cursor.free, Ordering::Relaxed);
+            // Who wants more than there are slots only takes back what there is.
+            if limit < cursor.tail && wanted <= slots && slots - (cursor.tail - cursor.free) < wanted {
+                self.share.rings.ask_checkpoint_for(stripe);
+            }
         }
         slots - (cursor.tail - cursor.free)
     }

@@ -1,5 +1,6 @@
 //! The reaper: the thread of a session that wakes futures, tells the kernel that its host is alive, [makes
-//! way](super::running) for others when the device asks for it, and [recovers](super::recovery) when the device is lost.
+//! way](super::running) for others when the device asks for it, takes [checkpoints](super::checkpoint) that producers need,
+//! and [recovers](super::recovery) when the device is lost.
 //!
 //! A GPU cannot wake a future, so a thread of the host has to look at the records. The reaper does so while futures
 //! wait. While no future waits the reaper is parked, and wakes up only to renew the kernel's lease, to make way or to recover.
@@ -65,7 +66,7 @@ impl Reaper {
             let key = self.list.event.announce();
             let left = self.next_beat.saturating_duration_since(Instant::now());
             let idle = self.list.futures.load(Ordering::Acquire) == 0 && !self.list.is_way_asked();
-            let idle = idle && !self.list.is_recovery_asked();
+            let idle = idle && !self.list.is_recovery_asked() && !self.list.is_checkpoint_asked();
             if idle && !left.is_zero() && !self.list.is_closing() {
                 self.list.event.park(key, Some(left));
                 self.backoff = PollBackoff::default();
@@ -80,7 +81,7 @@ impl Reaper {
         }
     }
 
-    /// Recovers from a loss and makes way if the session was asked to, renews the lease if it is time to, and wakes what is
+    /// Recovers from a loss, makes way and takes a checkpoint if the session was asked to, renews the lease if it is time to, and wakes what is
     /// ready. Returns whether anything was woken, or `None` if the session closes.
     fn take_turn(&mut self) -> Option<bool> {
         let _turn = self.list.lock_turn();
@@ -96,6 +97,9 @@ impl Reaper {
         }
         if self.list.is_way_asked() {
             running.make_way();
+        }
+        if self.list.is_checkpoint_asked() {
+            running.take_asked_checkpoint();
         }
         if Instant::now() >= self.next_beat {
             served.renew();

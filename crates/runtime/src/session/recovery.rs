@@ -21,7 +21,7 @@
 //!
 //! **What the next kernel finds.** Masks, quotas and other control words are as the host has set them last. The workspace, the
 //! observables and the log are as at a first launch: zeros, or what the user's [hook](super::Session::on_recovery) has
-//! written. Near slots are polled in the host's memory, as after a [move](super::move_to).
+//! written. Kept regions are [restored](super::rerun). Near slots are polled in the host's memory, as after a [move](super::move_to).
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -78,8 +78,12 @@ impl RecoveringSession<'_> {
     ///
     /// # Errors
     ///
-    /// Those of [`Session::view`].
+    /// Those of [`Session::view`], and [`Error::KeptRegion`] if the region is [kept](crate::Retention): such a region is
+    /// restored after the hook.
     pub fn view<T: Element>(&self, tenant: TenantId, region: &str) -> Result<RegionView<'_, T>, Error> {
+        if self.layout.area(region).is_some_and(|area| area.region.is_kept()) {
+            return Err(Error::KeptRegion(region.into()));
+        }
         workspace::open_view(self.memories, self.layout, tenant, region)
     }
 
@@ -177,6 +181,9 @@ impl RunningKernel {
         if !recovery.is_worth_it(&found) {
             return self.end_session(end);
         }
+        if let Some(kept) = &rings.kept {
+            kept.begin_recovery();
+        }
         let old = self.kernel();
         self.forget_adopted(&old.device);
         let mut last = end.clone();
@@ -238,6 +245,9 @@ impl RunningKernel {
         let planned = plan_move(old, device, &adopted)?;
         let kernel = prepare_after_loss(rings, &planned, (recovery, found))?;
         self.run_hook(&kernel, old)?;
+        if let Some(kept) = &rings.kept {
+            kept.restore(rings, &kernel)?;
+        }
         self.served.launch_next(old.spec.lease, || {
             // Nobody changes a control word from here until the kernel is the one that changes are told to.
             let _words = self.lock_words();

@@ -17,6 +17,7 @@ use std::sync::{Mutex, MutexGuard};
 use super::Session;
 use crate::deadline::PollBackoff;
 use crate::error::Error;
+use crate::kernel::kept::check_mask;
 use crate::kernel::{BufferId, Tenant, TenantId};
 use crate::protocol::{Opcode, control};
 use crate::telemetry::LogPosition;
@@ -177,10 +178,12 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// [`Error::UnknownTenant`] if there is no such tenant, and [`Error::Ended`] if the session ends before the kernel
-    /// has taken the change over.
+    /// [`Error::UnknownTenant`] if there is no such tenant, [`Error::Ended`] if the session ends before the kernel has taken
+    /// the change over, and [`Error::Refused`] if the region `data` is [kept](crate::Retention) and the mask allows a built-in
+    /// operation that writes it.
     pub fn set_mask(&self, tenant: TenantId, mask: u32) -> Result<(), Error> {
         self.check_tenant(tenant)?;
+        check_mask(&self.kernel().spec, tenant, mask)?;
         let mut changes = self.changes();
         changes.paused[tenant as usize] = None;
         self.change_word(&mut changes, control::MASKS + tenant, mask)

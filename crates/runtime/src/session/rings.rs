@@ -44,6 +44,7 @@ use pelton_device::event::Event;
 use pelton_device::{View32, View64};
 
 use super::cells::SessionCells;
+use super::checkpoint::KeptRegions;
 use super::loss::RingRecovery;
 use super::memory::{DeviceMemory, RingMemory};
 use super::payload::PlaceMemory;
@@ -74,6 +75,9 @@ pub(crate) struct Stripe {
     pub tail: AtomicU64,
     /// The position up to which slots were given up and taken back. Only the producer writes it.
     pub free: AtomicU64,
+    /// The position below which slots may be used again, as far as the last [checkpoint](super::checkpoint) decides that.
+    /// Nothing is above it if the session keeps no region.
+    pub covered: AtomicU64,
     /// The number of the first slot among all slots of the session.
     pub first_place: usize,
     /// The position of the first task.
@@ -96,6 +100,7 @@ impl Stripe {
             first_place,
             tail: AtomicU64::new(start),
             free: AtomicU64::new(start),
+            covered: AtomicU64::new(u64::MAX),
             start,
             cell_uses: Box::default(),
             cell_since: Box::default(),
@@ -145,7 +150,8 @@ impl Stripe {
             return used.filter(|position| *position != 0).any(|at| self.ring.can_reclaim(at, at + 1));
         }
         // Relaxed: the reaper has seen that the producer registered, so it sees what the producer wrote before.
-        self.ring.can_reclaim(self.free.load(Ordering::Relaxed), self.tail.load(Ordering::Relaxed))
+        let tail = self.tail.load(Ordering::Relaxed);
+        self.ring.can_reclaim(self.free.load(Ordering::Relaxed), self.reuse_limit(tail))
     }
 
     /// Returns the first position of a stripe of slots whose task has no record. A kernel may have taken tasks beyond the
@@ -187,6 +193,8 @@ pub(crate) struct WaitList {
     way_asked: AtomicBool,
     /// Whether somebody has found that the run has ended unexpectedly, and the session recovers.
     recovery_asked: AtomicBool,
+    /// Whether a producer needs slots that no [checkpoint](super::checkpoint) covers.
+    pub(super) checkpoint_asked: AtomicBool,
 }
 
 impl WaitList {
@@ -200,6 +208,7 @@ impl WaitList {
             turn: Mutex::new(()),
             way_asked: AtomicBool::new(false),
             recovery_asked: AtomicBool::new(false),
+            checkpoint_asked: AtomicBool::new(false),
         }
     }
 
@@ -274,6 +283,8 @@ pub(crate) struct Rings {
     pub places: Option<PlaceMemory>,
     /// What is kept so that the session can recover, if it does.
     pub recovery: Option<RingRecovery>,
+    /// What is kept so that regions can be restored, if some are to be.
+    pub kept: Option<KeptRegions>,
     pub meter: LatencyMeter,
     pub wait_list: Arc<WaitList>,
     /// How many steps of the task in each cell had begun when the session was stopped.
@@ -296,6 +307,7 @@ impl Rings {
         let host = memory.shared.need(BufferId::Host)?;
         let cells = SessionCells::new((spec, &layout), &memory, &mut stripes)?;
         Ok(Rings {
+            kept: KeptRegions::new(spec, &layout, &stripes)?,
             stripes,
             cells,
             state: SessionState::default(),

@@ -54,6 +54,7 @@ impl RoomWaiter {
         let ring = level * rings.layout.producers + producer;
         let mut stripes = rings.ring_stripes(ring).chain(rings.producer_cells(producer));
         if rings.state.is_running() && !stripes.any(|stripe| stripe.can_reclaim()) {
+            rings.ring_stripes(ring).for_each(|stripe| rings.ask_checkpoint_for(stripe));
             return false;
         }
         self.unregister(rings);

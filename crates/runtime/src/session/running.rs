@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError, Weak};
 
 use pelton_device::process_fence::fence_all_threads;
-use pelton_device::{Device, Residence};
+use pelton_device::{Device, DeviceError, Residence};
 
 use super::graphs::GraphTable;
 use super::handover::{PlannedKernel, begin_next_run};
@@ -153,7 +153,11 @@ impl RunningKernel {
     /// is launched again. If the run turns out to be lost, the session recovers instead, if it does.
     pub(super) fn pause_and_launch(&self, planned: Option<&PlannedKernel>) -> Result<PauseEnd, Error> {
         let _pause = self.lock_pause();
-        self.launch_in_pause(planned)
+        match planned {
+            // What has ended with the old handlers must not run once more with the new ones.
+            Some(_) => self.launch_in_pause(planned, |old| self.take_checkpoint(old)),
+            None => self.launch_in_pause(None, |_| Ok(())),
+        }
     }
 
     /// Makes way for others, if the session was asked to and has not done so since. If the kernel cannot be launched again, the
@@ -161,12 +165,17 @@ impl RunningKernel {
     pub(super) fn make_way(&self) {
         let _pause = self.lock_pause();
         if self.served.rings.wait_list.clear_way_asked() {
-            drop(self.launch_in_pause(None));
+            drop(self.launch_in_pause(None, |_| Ok(())));
         }
     }
 
-    /// Does what [`pause_and_launch`](RunningKernel::pause_and_launch) does. The caller holds the lock.
-    fn launch_in_pause(&self, planned: Option<&PlannedKernel>) -> Result<PauseEnd, Error> {
+    /// Does what [`pause_and_launch`](RunningKernel::pause_and_launch) does, and lets `work` use the memory of the old kernel
+    /// while nothing runs. If that fails, the old kernel is launched again. The caller holds the lock.
+    pub(super) fn launch_in_pause(
+        &self,
+        planned: Option<&PlannedKernel>,
+        work: impl FnOnce(&SessionKernel) -> Result<(), Error>,
+    ) -> Result<PauseEnd, Error> {
         let old = self.kernel();
         self.check_running()?;
         if planned.is_some_and(|planned| !Arc::ptr_eq(&planned.follows, &old)) {
@@ -174,7 +183,7 @@ impl RunningKernel {
         }
         let residence = old.launch.residence.as_ref();
         residence.inspect(|residence| residence.keep_room());
-        let launched = self.retire_and_launch(&old, planned);
+        let launched = self.retire_and_launch(&old, planned, work);
         // The next launch has taken what was reserved, unless it is on another device, or there is none.
         residence.inspect(|residence| residence.give_up_room());
         match launched {
@@ -191,14 +200,21 @@ impl RunningKernel {
         &self,
         old: &SessionKernel,
         planned: Option<&PlannedKernel>,
+        work: impl FnOnce(&SessionKernel) -> Result<(), Error>,
     ) -> Result<Option<Error>, NoRun> {
         let rings = &self.served.rings;
         self.served.retire_run().map_err(NoRun::Ended)?;
         // Whoever asked the session to make way has what it wants.
         rings.wait_list.clear_way_asked();
         // Producers go on until the next run is launched, so what takes long is done before.
+        let mut failed = match work(old) {
+            Err(Error::Device(error @ (DeviceError::Lost(_) | DeviceError::Fault { .. }))) => {
+                return Err(NoRun::Ended(SessionEnd::Device(Arc::new(error))));
+            }
+            worked => worked.err(),
+        };
+        let planned = planned.filter(|_| failed.is_none());
         let prepared = planned.map(|planned| planned.prepare(rings, old));
-        let mut failed = None;
         let launched = self.served.launch_next(old.spec.lease, || {
             if planned.is_some_and(|planned| planned.moves) {
                 // Not every device issues a fence when its run is woken, and the next run relies on one.

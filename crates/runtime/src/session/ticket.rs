@@ -63,7 +63,12 @@ impl HeldSlots {
         let stripe = self.stripe();
         match stripe.has_cells() {
             true => self.share.ask_cell(stripe, position, CellAsk::Cancel),
-            false => stripe.ring.cancel(position),
+            false => {
+                if let Some(kept) = &self.share.rings.kept {
+                    kept.note_cancel(stripe, position);
+                }
+                stripe.ring.cancel(position);
+            }
         }
     }
 

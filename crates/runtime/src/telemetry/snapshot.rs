@@ -78,6 +78,8 @@ pub struct Snapshot {
     pub cells: Option<CellSnapshot>,
     /// How often the session has recovered, or `None` if it does not recover.
     pub recovery: Option<RecoverySnapshot>,
+    /// What there is to say of kept regions, or `None` if no region is kept.
+    pub kept: Option<KeptSnapshot>,
     /// How long an idle kernel rests at most before it looks for tasks again, or `None` if the kernel is woken.
     pub idle_ns: Option<u64>,
 }
@@ -106,6 +108,17 @@ pub struct LastRecovery {
     pub unfinished: u64,
     /// How many tasks may have run and must not begin again, so that they ended as lost.
     pub lost: u64,
+}
+
+/// The checkpoints of a session with [kept](crate::Retention) regions.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct KeptSnapshot {
+    /// How many checkpoints were taken while the session ran.
+    pub checkpoints: u64,
+    /// How long the copies of the last checkpoint took, if there was one. The kernel had ended meanwhile.
+    pub last_took: Option<Duration>,
+    /// How many tasks that had ended ran once more in the last recovery, to restore what they have written.
+    pub rerun: u64,
 }
 
 /// Returns the counters of a kernel, summed over its groups.
@@ -204,6 +217,7 @@ pub(crate) fn take_snapshot(
         latency: rings.meter.quantiles(),
         cells: snapshot_cells(spec, layout, rings, memories)?,
         recovery: rings.recovery.as_ref().map(|recovery| recovery.snapshot()),
+        kept: rings.kept.as_ref().map(|kept| kept.snapshot()),
         idle_ns: layout.longest_rest().map(|rest| rest.as_nanos() as u64),
     })
 }
@@ -246,6 +260,13 @@ impl fmt::Display for Snapshot {
                 "recoveries"
             )?;
             writeln!(f, "{unfinished} tasks had not ended, {lost} were lost")?;
+        }
+        if let Some(KeptSnapshot { checkpoints, last_took, rerun }) = &self.kept {
+            write!(f, "{:<11}{checkpoints} checkpoints", "kept")?;
+            if let Some(took) = last_took {
+                write!(f, ", the last in {:.1} ms", took.as_secs_f64() * 1e3)?;
+            }
+            writeln!(f, ", {rerun} tasks run once more in the last recovery")?;
         }
         write!(
             f,

@@ -143,7 +143,7 @@ fn what_ended_before_an_older_task_stays_ended() {
 }
 
 /// A waker that unparks a thread.
-struct Unpark(Thread);
+pub(crate) struct Unpark(pub(crate) Thread);
 
 impl Wake for Unpark {
     fn wake(self: Arc<Self>) {

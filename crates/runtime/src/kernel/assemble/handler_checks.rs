@@ -17,6 +17,7 @@ use crate::kernel::handler::{
     ARG, ARGS, FRAME, MAX_FRAME_WORDS, NamedHandler, OBSERVABLE, PAYLOAD, REPLY, Width,
 };
 use crate::kernel::import::{self, VerbAction};
+use crate::kernel::kept;
 use crate::kernel::spec::{Lifetime, Spec};
 use crate::protocol::Opcode;
 
@@ -124,6 +125,8 @@ pub(super) fn check_handler<'s>(
     let arity = check_ops(handler, &module, func, places)?;
     let actions: Vec<VerbAction> = callees().filter_map(|verb| import::verb_action(&verb.name)).collect();
     let resumable = actions.iter().any(|action| action.needs_cell());
+    kept::check_writer(spec, handler, (&module, func), &actions)
+        .map_err(|why| refuse_handler(handler, why))?;
     let sees_faults = actions.contains(&VerbAction::ChildFaults);
     let frame_words =
         check_steps(spec, resumable, &actions, &module).map_err(|why| refuse_handler(handler, why))?;

@@ -7,6 +7,7 @@ use crate::graph::Graph;
 use crate::identifier::is_identifier;
 use crate::kernel::error::AssembleError;
 use crate::kernel::handler::{ARG, FRAME, OBSERVABLE, PAYLOAD, REPLY};
+use crate::kernel::kept;
 use crate::kernel::layout::check_addressed;
 use crate::kernel::placement::Placement;
 use crate::kernel::spec::{Geometry, Io, Lifetime, Recovery, SlotBody, Spec};
@@ -21,6 +22,7 @@ const MAX_REGION_NAME: usize = 32;
 
 /// Refuses a `Spec` whose axes, tenants, regions or formats cannot be.
 pub(super) fn check_spec(spec: &Spec, caps: &Caps) -> Result<(), AssembleError> {
+    kept::check_spec(spec)?;
     check_axes(spec, caps)?;
     check_places(spec)?;
     check_tenants(spec)?;

@@ -63,7 +63,8 @@ pub(super) fn print_spec(spec: &Spec, f: &mut Formatter<'_>) -> Result {
 fn print_region(region: &Region, f: &mut Formatter<'_>) -> Result {
     writeln!(f, "\n[[region]]\nname = {}", quote_toml(&region.name))?;
     writeln!(f, "type = {:?}\nlen = {}", word_of(TYPE, &region.elem), region.len)?;
-    writeln!(f, "access = {:?}\nshared = {}", word_of(ACCESS, &region.access), region.shared)
+    writeln!(f, "access = {:?}\nshared = {}", word_of(ACCESS, &region.access), region.shared)?;
+    writeln!(f, "retention = {:?}", word_of(RETENTION, &region.retention))
 }
 
 fn print_tenant(tenant: &Tenant, f: &mut Formatter<'_>) -> Result {

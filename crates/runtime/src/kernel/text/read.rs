@@ -261,9 +261,10 @@ fn read_region(table: TomlTable<'_>) -> Option<Region> {
     let len = table.require("len").and_then(|value| table.read_number(value));
     let access = table.get("access").and_then(|value| table.read_word(value, ACCESS));
     let shared = table.flag("shared");
+    let retention = table.word_or_default("retention", RETENTION);
     table.refuse_unknown_keys();
     let access = access.unwrap_or(if shared { Access::Read } else { Access::ReadWrite });
-    Some(Region { access, shared, ..Region::new(name?, elem?, len?) })
+    Some(Region { access, shared, retention, ..Region::new(name?, elem?, len?) })
 }
 
 fn read_tenant(table: TomlTable<'_>, handlers: &[NamedHandler]) -> Option<Tenant> {

@@ -7,6 +7,7 @@ use pelton_ir::types::{Access, Type};
 use crate::kernel::handler::{Class, Visible, Width};
 use crate::kernel::placement::Placement;
 use crate::kernel::spec::{Claim, Io, Lifetime, Recovery, Report, SlotBody, Telemetry};
+use crate::kernel::tenant::Retention;
 use crate::protocol::Priority;
 
 /// The values of an axis, each with its word.
@@ -45,6 +46,8 @@ pub(super) const ACCESS: WordList<Access> = &[
     (Access::ReadWrite.word(), Access::ReadWrite),
     (Access::Write.word(), Access::Write),
 ];
+pub(super) const RETENTION: WordList<Retention> =
+    &[("volatile", Retention::Volatile), ("kept", Retention::Kept)];
 
 pub(super) const PRIORITY: WordList<Priority> = &[
     ("critical", Priority::Critical),
