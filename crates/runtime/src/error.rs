@@ -300,12 +300,22 @@ pub enum LossReason {
     /// for this reason; the session itself may still run.
     #[error("its kernel posted a record that does not follow the protocol")]
     Record,
+    /// The kernel trapped each time the task ran, also when the task ran alone. Only tasks end for this reason; the session
+    /// goes on without them.
+    #[error("its kernel trapped each time, also when the task ran alone")]
+    Quarantine,
 }
 
 impl LossReason {
     /// Every reason, in the order of their codes, which begin with 1.
-    pub(crate) const ALL: [LossReason; 5] =
-        [LossReason::Lease, LossReason::Trap, LossReason::Device, LossReason::Returned, LossReason::Record];
+    pub(crate) const ALL: [LossReason; 6] = [
+        LossReason::Lease,
+        LossReason::Trap,
+        LossReason::Device,
+        LossReason::Returned,
+        LossReason::Record,
+        LossReason::Quarantine,
+    ];
 
     /// Returns the code of this reason in a completion record.
     pub const fn code(self) -> u32 {
@@ -315,7 +325,7 @@ impl LossReason {
     /// Returns the reason with this code, or `None` if there is none.
     pub const fn from_code(code: u32) -> Option<LossReason> {
         match code {
-            1..=5 => Some(LossReason::ALL[code as usize - 1]),
+            1..=6 => Some(LossReason::ALL[code as usize - 1]),
             _ => None,
         }
     }

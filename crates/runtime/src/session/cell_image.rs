@@ -21,6 +21,17 @@ use crate::protocol::slot;
 /// How many words of 64 bits a line has.
 pub(super) const LINE: usize = slot::WORDS / 2;
 
+/// When the task of a cell begins with its first step.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum TaskStart {
+    /// It begins at once.
+    Now,
+    /// It begins when an event has come, which this word names as the kernel reads it.
+    After(u64),
+    /// It does not begin in this run.
+    Never,
+}
+
 /// The words of cells and queues as a kernel finds them.
 pub(super) struct CellImage<'l> {
     layout: &'l Layout,
@@ -67,7 +78,7 @@ impl<'l> CellImage<'l> {
         cell: usize,
         (line, facts): (&Line, &[(u32, u64)]),
         asked: KeptAsk,
-        condition: Option<u64>,
+        start: TaskStart,
     ) {
         let (tenant, level) = (line[1] as u32, (line[1] >> 32) as u32);
         self.adopted.push(cell);
@@ -79,8 +90,13 @@ impl<'l> CellImage<'l> {
             self.set_link(cell, tree_word::ROOT, cell as u64);
             self.set_link(cell, tree_word::LEVEL, level.into());
         }
-        let awaited = condition.and_then(|condition| self.awaited_event(tenant, condition));
-        let phase = match awaited.filter(|_| asked.asked & cell_state::CANCEL == 0) {
+        let cancelled = asked.asked & cell_state::CANCEL != 0;
+        let awaited = match start {
+            TaskStart::After(condition) if !cancelled => self.awaited_event(tenant, condition),
+            _ => None,
+        };
+        let phase = match awaited {
+            _ if start == TaskStart::Never => cell_state::PARKED | cell_state::AWAITS_HOST,
             Some((event, count)) => {
                 self.set_link(cell, tree_word::WAIT, u64::from(event) | u64::from(count) << 32);
                 let next = self.waiters[event as usize];

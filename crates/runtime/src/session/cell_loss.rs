@@ -30,9 +30,10 @@ use std::sync::{Mutex, PoisonError};
 use pelton_device::View64;
 use pelton_device::memory::Line;
 
-use super::cell_image::{CellImage, LINE, copy_payloads, restore_events};
-use super::cells::{AskEntry, CellAsk};
+use super::cell_image::{CellImage, LINE, TaskStart, copy_payloads, restore_events};
+use super::cells::{AskEntry, CellAsk, unfinished_uses};
 use super::memory::{BufferMemories, RingMemory};
+use super::quarantine::Suspect;
 use super::rings::{Rings, Stripe};
 use crate::error::{Error, LossReason};
 use crate::kernel::cells::{AFTER_FLAG, cell_fact, cell_state};
@@ -218,10 +219,10 @@ impl CellLossMemory {
         lost
     }
 
-    /// Returns the uses of cells whose tasks were adopted and have not ended, each with its stripe.
-    pub(super) fn adopted<'r>(&self, rings: &'r Rings) -> Vec<(&'r Stripe, u64)> {
-        let mut uses = rings.unfinished_cells();
-        uses.retain(|(stripe, used)| self.is_adopted(rings, stripe, *used));
+    /// Returns the uses of a stripe's cells whose tasks were adopted and have not ended.
+    pub(super) fn adopted_in(&self, rings: &Rings, stripe: &Stripe) -> Vec<u64> {
+        let mut uses: Vec<u64> = unfinished_uses(stripe).collect();
+        uses.retain(|used| self.is_adopted(rings, stripe, *used));
         uses
     }
 
@@ -229,9 +230,7 @@ impl CellLossMemory {
     fn is_adopted(&self, rings: &Rings, stripe: &Stripe, used: u64) -> bool {
         let kept = &self.tasks[stripe.ring.slot_at(used)];
         let (number, position) = self.slot_of(rings, kept);
-        let slot = &rings.stripes[number];
-        // A slot that was taken back has ended, and may have the record of a later task.
-        slot.ring.record_at(position).is_some() || slot.free.load(Ordering::Acquire) > position
+        rings.stripes[number].slot_has_ended(position)
     }
 
     /// The stripe and the position of the slot that a task came from.
@@ -241,11 +240,13 @@ impl CellLossMemory {
         (after - 1, kept.position.load(Ordering::Relaxed))
     }
 
-    /// Writes the cells, queues and events of a kernel that begins after a loss, whose buffers have their first content.
+    /// Writes the cells, queues and events of a kernel that begins after a loss, whose buffers have their first content. If some
+    /// tasks are to run alone, no other task that was adopted is ready.
     pub(super) fn restore(
         &self,
         rings: &Rings,
         (spec, layout): (&Spec, &Layout),
+        alone: Option<&[Suspect]>,
         memories: &BufferMemories,
     ) -> Result<(), Error> {
         let Some(cells) = &rings.cells else { return Ok(()) };
@@ -256,7 +257,7 @@ impl CellLossMemory {
         let Some(kept) = asks.kept.as_ref() else { return Err(Error::Internal("asks")) };
         let counts = restore_events(rings, layout, kept, memories)?;
         let mut image = CellImage::new(spec, layout, &counts);
-        for stripe in rings.cell_stripes() {
+        for (number, stripe) in (rings.layout.stripe_count()..).zip(rings.cell_stripes()) {
             for (at, used) in stripe.cell_uses.iter().enumerate() {
                 // Pairs with the release of the producer that began the use.
                 let used = used.load(Ordering::Acquire);
@@ -270,7 +271,11 @@ impl CellLossMemory {
                 let asked = kept.of_task(cell, generation);
                 image.resumes[cell] = u64::from(generation) << 32 | u64::from(asked.resumes);
                 match unfinished && self.is_adopted(rings, stripe, used) {
-                    true => self.begin_again(rings, (stripe, used), asked, &mut image),
+                    true => {
+                        let shown = alone.is_none_or(|alone| alone.contains(&(number, used)));
+                        let start = if shown { TaskStart::Now } else { TaskStart::Never };
+                        self.begin_again(rings, (stripe, used), (asked, start), &mut image);
+                    }
                     false => image.states[cell] = waiting_state(asked),
                 }
             }
@@ -286,7 +291,7 @@ impl CellLossMemory {
         &self,
         rings: &Rings,
         (stripe, used): (&Stripe, u64),
-        asked: KeptAsk,
+        (asked, start): (KeptAsk, TaskStart),
         image: &mut CellImage<'_>,
     ) {
         let cell = stripe.ring.slot_at(used);
@@ -305,7 +310,11 @@ impl CellLossMemory {
             ),
         ];
         let condition = waits.then(|| rings.cells.as_ref()?.condition(cell)).flatten();
-        image.add_task(cell, (&line, &facts), asked, condition);
+        let start = match (start, condition) {
+            (TaskStart::Now, Some(condition)) => TaskStart::After(condition),
+            (start, _) => start,
+        };
+        image.add_task(cell, (&line, &facts), asked, start);
     }
 }
 

@@ -354,7 +354,7 @@ impl Rings {
 }
 
 /// The positions of the uses of a stripe's cells whose tasks have not ended.
-fn unfinished_uses(stripe: &Stripe) -> impl Iterator<Item = u64> {
+pub(super) fn unfinished_uses(stripe: &Stripe) -> impl Iterator<Item = u64> {
     // Pairs with the release of the producer that began the use.
     let used = stripe.cell_uses.iter().map(|used| used.load(Ordering::Acquire));
     used.filter(|position| *position != 0 && stripe.ring.record_at(*position).is_none())

@@ -26,6 +26,7 @@ use pelton_device::{DeviceError, View64};
 
 use super::cell_loss::CellLossMemory;
 use super::memory::{BufferMemories, RingMemory};
+use super::quarantine::{Suspect, TrapHistory};
 use super::rights::quota_limit;
 use super::rings::{Rings, Stripe};
 use crate::error::{Error, LossReason, SessionEnd};
@@ -77,6 +78,7 @@ struct RecoveryHistory {
     ended: u64,
     /// How many times in a row no task has ended between two losses.
     vain: u32,
+    traps: TrapHistory,
 }
 
 /// What the host has found out after a loss.
@@ -90,6 +92,8 @@ pub(super) struct LossFindings {
     pub unfinished: u64,
     /// How many tasks may have run and must not begin again.
     pub lost: u64,
+    /// If only these tasks are shown to the next kernel, which they are.
+    pub alone: Option<Vec<Suspect>>,
     /// How many tasks of all stripes have ended so far.
     ended: u64,
 }
@@ -219,6 +223,23 @@ impl RingRecovery {
         history.vain < MOST_VAIN_RECOVERIES
     }
 
+    /// Returns the tasks of which one probably makes the kernel trap each time, if there is a reason to look for it.
+    pub(super) fn suspects(
+        &self,
+        rings: &Rings,
+        reason: LossReason,
+        found: &LossFindings,
+    ) -> Option<Vec<Suspect>> {
+        let mut history = lock(&self.history);
+        let launched = history.last.as_ref().map_or(Duration::ZERO, |last| last.at);
+        let ran_for = rings.meter.uptime().saturating_sub(launched);
+        let unfinished = match reason {
+            LossReason::Trap => rings.suspects(self, &found.starts),
+            _ => Vec::new(),
+        };
+        history.traps.note_loss(reason, ran_for, &unfinished)
+    }
+
     /// Writes what the host knows into the memory of a kernel that begins after a loss, whose buffers have their first
     /// content.
     pub(super) fn restore(
@@ -229,7 +250,7 @@ impl RingRecovery {
         memories: &BufferMemories,
     ) -> Result<(), Error> {
         if let Some(cells) = &self.cells {
-            cells.restore(rings, (spec, layout), memories)?;
+            cells.restore(rings, (spec, layout), found.alone.as_deref(), memories)?;
         }
         memories.need(BufferId::Recovered)?.upload(0, &found.recovered)?;
         let words = memories.need(BufferId::Control)?;
@@ -285,7 +306,8 @@ impl Rings {
         let mut found = LossFindings::default();
         if let Some(cells) = &recovery.cells {
             found.lost = cells.settle(self, reason);
-            found.unfinished = cells.adopted(self).len() as u64;
+            let adopted = |stripe| cells.adopted_in(self, stripe).len() as u64;
+            found.unfinished = self.cell_stripes().iter().map(adopted).sum();
             found.ended = self.cell_stripes().iter().map(ended_uses).sum();
         }
         for stripe in self.slot_stripes() {

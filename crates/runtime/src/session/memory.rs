@@ -80,6 +80,11 @@ impl BufferMemories {
         self.0.iter().find(|(key, _)| *key == wanted).map(|(_, memory)| memory)
     }
 
+    /// Uses another block for a buffer that there is.
+    pub(super) fn replace(&mut self, wanted: BufferKey, memory: Memory) {
+        self.0.iter_mut().filter(|(key, _)| *key == wanted).for_each(|(_, block)| *block = memory.clone());
+    }
+
     /// Iterates over all blocks, in the order of the layout.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (BufferKey, &Memory)> {
         self.0.iter().map(|(key, memory)| (*key, memory))

@@ -32,6 +32,7 @@ mod move_to;
 mod payload;
 mod place;
 mod producer;
+mod quarantine;
 mod reaper;
 mod recovery;
 mod rerun;

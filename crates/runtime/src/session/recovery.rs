@@ -177,12 +177,16 @@ impl RunningKernel {
             (Some(recovery), EndReason::Lost(reason)) if !self.is_stopping() => (recovery, reason),
             _ => return self.end_session(end),
         };
-        let found = rings.settle_loss(recovery, reason);
+        let mut found = rings.settle_loss(recovery, reason);
         if !recovery.is_worth_it(&found) {
             return self.end_session(end);
         }
         if let Some(kept) = &rings.kept {
             kept.begin_recovery();
+        }
+        if let Some(suspects) = recovery.suspects(rings, reason, &found) {
+            self.put_culprits_aside(recovery, suspects);
+            found = rings.settle_loss(recovery, reason);
         }
         let old = self.kernel();
         self.forget_adopted(&old.device);
@@ -283,7 +287,7 @@ impl RunningKernel {
     }
 
     /// Lets the user's hook write the memory of the next kernel.
-    fn run_hook(&self, kernel: &SessionKernel, old: &SessionKernel) -> Result<(), Error> {
+    pub(super) fn run_hook(&self, kernel: &SessionKernel, old: &SessionKernel) -> Result<(), Error> {
         let hook = self.hook.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let Some(hook) = hook else { return Ok(()) };
         let devices = (&*old.device.caps().name, &*kernel.device.caps().name);
@@ -294,7 +298,7 @@ impl RunningKernel {
 }
 
 /// Loads a planned kernel after a loss, and fills its memory.
-fn prepare_after_loss(
+pub(super) fn prepare_after_loss(
     rings: &Rings,
     planned: &PlannedKernel,
     (recovery, found): (&RingRecovery, &LossFindings),
@@ -318,7 +322,7 @@ fn prepare_after_loss(
 
 /// Copies the host's control words to where a kernel reads them, if it has a copy. Its log is empty, so nothing of it was
 /// read.
-fn copy_control_words(rings: &Rings, kernel: &SessionKernel) -> Result<(), Error> {
+pub(super) fn copy_control_words(rings: &Rings, kernel: &SessionKernel) -> Result<(), Error> {
     rings.host_words[control::LOG_READ as usize].store(0, Ordering::Relaxed);
     let Some(copy) = kernel.memories.get(BufferKey::Kernel(BufferId::ControlCopy)) else { return Ok(()) };
     let mut words: Vec<u32> = rings.host_words.iter().map(|word| word.load(Ordering::Relaxed)).collect();

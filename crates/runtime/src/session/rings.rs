@@ -115,6 +115,12 @@ impl Stripe {
         Stripe { cell_uses: words(), cell_since: words(), ..Stripe::new(ring, first_place, 0) }
     }
 
+    /// Whether the task at a position of a stripe of slots has ended. Its slot may have been used again since.
+    pub(super) fn slot_has_ended(&self, position: u64) -> bool {
+        // A slot that was taken back has ended, and may have the record of a later task.
+        self.ring.record_at(position).is_some() || self.free.load(Ordering::Acquire) > position
+    }
+
     /// Whether the task of a use of a cell has not ended. The cell may have been used again since.
     pub(crate) fn is_use_unfinished(&self, position: u64) -> bool {
         // Pairs with the release of the producer that began the use.

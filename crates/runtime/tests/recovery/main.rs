@@ -10,6 +10,7 @@ mod ends;
 mod kept;
 mod load;
 mod once;
+mod quarantine;
 mod rebuilt;
 mod rings;
 
@@ -195,7 +196,7 @@ fn the_page_names_tests_that_there_are() {
     let program = std::env::current_exe().unwrap();
     let listed = std::process::Command::new(program).arg("--list").output().unwrap();
     let listed = String::from_utf8(listed.stdout).unwrap();
-    let modules = ["cells::", "ends::", "kept::", "load::", "once::", "rebuilt::", "rings::"];
+    let modules = ["cells::", "ends::", "kept::", "load::", "once::", "quarantine::", "rebuilt::", "rings::"];
     let named: Vec<&str> =
         page.split('`').filter(|word| modules.iter().any(|module| word.starts_with(module))).collect();
     assert!(named.len() > 25, "{named:?}");
