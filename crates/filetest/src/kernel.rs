@@ -6,8 +6,8 @@
 //! of several subgroups that progress independently), `remote` (the device has memory of its own, and its groups do not
 //! sleep), `payload` (tasks have payloads and replies), `steps` (a lane-wide handler is resumable), `wide-steps` (a
 //! group-wide one is), `spawns` (tasks spawn others), `events` (there are events), `graphs` (there can be graphs),
-//! `weights` (two tenants share the rings by weight), `recovery` (the session can recover) and `once` (it has a handler whose
-//! tasks must not begin twice).
+//! `weights` (two tenants share the rings by weight), `recovery` (the session can recover), `once` (it has a handler whose
+//! tasks must not begin twice) and `serial` (one task runs at a time).
 //! Accesses inside a `switch` are left out, because a kernel switches over opcodes only, so that they belong to a task.
 //! `test verb` compares those that a task makes by what it asks of the runtime.
 
@@ -18,7 +18,7 @@ use pelton::protocol::step::{
     LANES, LOCAL, MARKS, NEAR, ONCE, OWN, PAIR, PAYLOAD, ProtocolStep, RECOVERY, REMOTE, REPLY, SPAWNS,
     STEPS, TELLS, TOLD, TREES, WATCH,
 };
-use pelton::{Class, Handler, Placement, Recovery, Tenant};
+use pelton::{Class, Handler, Placement, Recovery, TaskOrder, Tenant};
 use pelton_device::{Caps, open};
 use pelton_ir::arena::Region;
 use pelton_ir::limits::MAX_INSTS;
@@ -231,6 +231,7 @@ pub fn wanted_kernel(args: &[String]) -> Result<WantedKernel, Failure> {
             "graphs" => (spec.graph_nodes(8), shape | TREES | GRAPHS),
             "recovery" => (spec.recovery(Recovery::On), shape | RECOVERY),
             "once" => (with_once(spec), shape | ONCE),
+            "serial" => (with_serial(spec), shape),
             word => {
                 let words = [
                     "near",
@@ -253,6 +254,7 @@ pub fn wanted_kernel(args: &[String]) -> Result<WantedKernel, Failure> {
                     "graphs",
                     "recovery",
                     "once",
+                    "serial",
                 ];
                 let (arg, hint) = (word.into(), name_hint(word, &words));
                 return Err(Failure::Argument { command: "kernel", arg, hint });
@@ -325,6 +327,17 @@ fn with_steps(spec: Spec, width: Width) -> Spec {
 /// The spec with a handler whose tasks must not begin twice.
 fn with_once(spec: Spec) -> Spec {
     spec.handler("seven", Handler::lane_wide(|task| task.finish(7)).class(Class::Once))
+}
+
+/// The spec with a kept region whose writer depends on the order, so that one task runs at a time.
+fn with_serial(spec: Spec) -> Spec {
+    let write = Handler::lane_wide(|task| {
+        let log = task.region::<u32>("log");
+        task.body().store(log.at(0), task.arg(0));
+    });
+    let spec = Spec { geometry: Geometry { groups: Some(1), ..spec.geometry }, ..spec };
+    let log = pelton::Region::new("log", pelton_ir::types::Type::U32, 4).kept();
+    spec.order(TaskOrder::Serial).region(log).handler("write", write)
 }
 
 /// The spec with two tenants that share the rings by weight.

@@ -10,7 +10,7 @@ use pelton::kernel::{
     SpecFiles, Telemetry, Tenant, Visible, Width,
 };
 use pelton::protocol::Opcode;
-use pelton::{Graph, NodeArg, NodeId, Placement, Priority, Recovery};
+use pelton::{Graph, NodeArg, NodeId, Placement, Priority, Recovery, TaskOrder};
 use pelton_ir::module::Module;
 use pelton_ir::types::{Access, Type};
 use proptest::prelude::*;
@@ -298,6 +298,7 @@ fn spec() -> impl Strategy<Value = Spec> {
         select(&[Report::Full, Report::Control][..]),
         select(&[Telemetry::Sampled, Telemetry::Full, Telemetry::Off][..]),
         select(&[Recovery::Off, Recovery::On][..]),
+        select(&[TaskOrder::Free, TaskOrder::Serial][..]),
     );
     let vec = proptest::collection::vec::<BoxedStrategy<Region>>;
     let lists = (
@@ -315,7 +316,7 @@ fn spec() -> impl Strategy<Value = Spec> {
             (share, lease, fuel, payload, reply),
             (regions, tenants, handlers, formats, libraries, graphs),
         )| {
-            let (lifetime, placement, claim, body, io, report, telemetry, recovery) = axes;
+            let (lifetime, placement, claim, body, io, report, telemetry, recovery, order) = axes;
             let base = Spec::new(geometry);
             let regions = base.regions.into_iter().chain(regions).collect();
             Spec {
@@ -327,6 +328,7 @@ fn spec() -> impl Strategy<Value = Spec> {
                 report,
                 telemetry,
                 recovery,
+                order,
                 share,
                 lease,
                 fuel,

@@ -8,7 +8,7 @@ use pelton_device::Caps;
 use super::error::AssembleError;
 use super::layout::check_addressed;
 use super::placement::Placement;
-use super::spec::{Lifetime, Spec};
+use super::spec::{Lifetime, Spec, TaskOrder};
 use crate::protocol::slot;
 
 /// The slots of one placement: how its rings are divided into stripes, and how its slots are numbered among all slots
@@ -140,7 +140,8 @@ pub(super) fn choose_placement(spec: &Spec, caps: &Caps) -> Result<Placement, As
     let refuse = |value, why| Err(AssembleError::Axis { axis: "placement", value, why });
     // Both placements need two groups that run tasks, and the router besides.
     let room = u64::from(caps.resident) * u64::from(spec.share) / 100;
-    let few = spec.geometry.groups.map_or(room < 3, |groups| groups < 2);
+    let serial = spec.order == TaskOrder::Serial;
+    let few = serial || spec.geometry.groups.map_or(room < 3, |groups| groups < 2);
     let suits = |placement: &&Placement| !few || **placement != Placement::Both;
     match spec.placement {
         _ if spec.lifetime == Lifetime::Drain => Ok(Placement::Far),

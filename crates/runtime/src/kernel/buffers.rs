@@ -337,6 +337,14 @@ buffers! {
             "How often tasks have signalled each event, for the host to see after the device was lost.";
     }
 
+    /// What kernels need that run one task at a time; see [`kept`](super::super::kept).
+    SerialBuffers {
+        next SerialNext u64 "serial_next" Device Kernel (|_| 1) (Zeros)
+            "How many tasks have run one after another since the device was lost.";
+        numbers SerialNumbers u64 "serial_numbers" Host KernelForHost (|p| p.layout.slot_count()) (Zeros)
+            "The number of the last task of each slot in the order in which tasks ran, counted from 1 since the device was lost.";
+    }
+
     /// The buffers that every kernel has in memory that all groups see.
     GlobalBuffers {
         host Host u32 "host" HostInSessions Host (|_| control::OBSERVABLES) (ControlWords)
@@ -573,8 +581,8 @@ pub(super) use rows::{
     BatchSlots, CellBuffers, ControlCopy, EventBuffers, FarSlots, FrameBuffers, FrontierBuffers,
     GlobalBuffers, GraphBuffers, NearFrontierBuffers, NearSlots, NoticeBuffers, PassBuffers, PayloadBuffers,
     PayloadCopies, PieceCopies, PlaceBuffers, RecoveryBuffers, RecoveryCells, RecoveryEvents, ReplyBuffers,
-    ReplyCopies, RingShareBuffers, RoundBuffers, RouterBuffers, SharedBuffers, SlotCopies, SpawnBuffers,
-    StepBuffers, TreeBuffers,
+    ReplyCopies, RingShareBuffers, RoundBuffers, RouterBuffers, SerialBuffers, SharedBuffers, SlotCopies,
+    SpawnBuffers, StepBuffers, TreeBuffers,
 };
 
 /// The words of [`SharedBuffers::state`].

@@ -6,8 +6,8 @@ use pelton_ir::builder::{At, Buf, Builder, FunctionBuilder, Val};
 use pelton_ir::types::{Order, Scope};
 
 use super::buffers::{
-    CellBuffers, EventBuffers, GlobalBuffers, KernelPlan, PieceCopies, RingShareBuffers, SharedBuffers,
-    SlotCopies, SpawnBuffers,
+    CellBuffers, EventBuffers, GlobalBuffers, KernelPlan, PieceCopies, RingShareBuffers, SerialBuffers,
+    SharedBuffers, SlotCopies, SpawnBuffers,
 };
 pub(super) use super::buffers::{LINE, STRIDE, group_state as state};
 use super::declare::Declarer;
@@ -16,7 +16,7 @@ use super::mode::Mode;
 use super::payload::TaskPlaces;
 use super::recovery::RecoveryContext;
 use super::ring_shares::RingShares;
-use super::spec::{Spec, Telemetry};
+use super::spec::{Spec, TaskOrder, Telemetry};
 use super::steps::StepContext;
 use super::tree::TreeContext;
 use crate::protocol::control;
@@ -80,6 +80,8 @@ pub(super) struct KernelContext<'s> {
     pub pieces: Option<PieceCopies>,
     /// What the kernel needs so that its session can recover, if it can.
     pub recovery: Option<RecoveryContext>,
+    /// What the kernel needs to run one task at a time, if it does.
+    pub serial: Option<SerialBuffers>,
     /// The payloads and replies of tasks, if they have any.
     pub places: Option<TaskPlaces>,
     /// The buffers of the workspace, in the order of [`Layout::areas`].
@@ -111,6 +113,7 @@ impl<'s> KernelContext<'s> {
         let pieces = layout.remote.then(|| PieceCopies::declare(&mut d));
         let places = TaskPlaces::declare(&mut d);
         let recovery = RecoveryContext::declare(&mut d);
+        let serial = (spec.order == TaskOrder::Serial).then(|| SerialBuffers::declare(&mut d));
         let areas = layout.areas.iter().enumerate();
         let areas = areas.map(|(number, area)| d.declare_region(number, area)).collect();
         layout.buffers = d.bound;
@@ -124,6 +127,7 @@ impl<'s> KernelContext<'s> {
             ring_shares,
             pieces,
             recovery,
+            serial,
             places,
             areas,
             fueled,

@@ -263,7 +263,8 @@ fn write_entry(
     let packed_name = format!("{name}.packed");
     let inner = packs.then(|| code.write_adapted(m, kernel, (&packed_name, &buffers), ArgumentPlace::Word));
     let HandlerCode { width, resumable, frame_words, sees_faults, .. } = *code;
-    let light = code.is_light() && !resumable && !says_begun;
+    // Whoever polls would run a light task beside that of a window.
+    let light = code.is_light() && !resumable && !says_begun && kernel.serial.is_none();
     HandlerEntry {
         op,
         width,

@@ -103,8 +103,8 @@ pub enum Class {
     /// [`Restart`](Class::Restart).
     Idempotent,
     /// Tasks may run in any order: whatever the order is, what they leave in memory is the same, and only their results may
-    /// differ. A task begins again as with [`Restart`](Class::Restart). Only such handlers may write
-    /// [kept](super::Retention::Kept) regions: after a loss, tasks that have ended since the last checkpoint run once more to
+    /// differ. A task begins again as with [`Restart`](Class::Restart). Where tasks run side by side, only such handlers may
+    /// write [kept](super::Retention::Kept) regions: after a loss, tasks that have ended since the last checkpoint run once more to
     /// restore these, in any order. So what they write there must depend on nothing but their arguments, their payload, kept
     /// regions, and what the [hook](crate::Session::on_recovery) writes.
     Commuting,

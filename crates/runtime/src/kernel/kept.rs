@@ -4,7 +4,8 @@
 //! since. What the host knows of these tasks is their slots and their records, and not the order in which they ran. So this
 //! is only right under some conditions, which are checked here:
 //!
-//! - **Order does not matter.** Whoever writes a kept region is of the class [`Commuting`](Class::Commuting).
+//! - **Order does not matter, or is known.** Whoever writes a kept region is of the class [`Commuting`](Class::Commuting), or
+//!   the kernel runs [one task at a time](TaskOrder::Serial) and numbers them.
 //! - **A task with a record has done all that it does.** So a writer takes one step, and spawns nothing. A checkpoint would
 //!   otherwise hold half of a task.
 //! - **A slot says what ran.** A task that waits for an event, a spawned task and a node of a graph run in cells. So a kernel
@@ -14,17 +15,26 @@
 //! - **The same again.** A writer does not read the clock.
 //! - **Nobody else writes.** Some built-in operations write the region `data`, in an order that matters. If `data` is kept, no
 //!   tenant may use them.
+//!
+//! **One task at a time.** A kernel of [`TaskOrder::Serial`] has one group that runs tasks, with windows of one task, and no light
+//! tasks, which whoever polls would run beside it. So its tasks run one after another, and it numbers them: before a task
+//! begins, its lane stores the number in a word of the task's slot in the host's memory. The fence of the window stands between
+//! that word and the record, so whoever finds the record after a loss finds the number.
 
 use pelton_ir::arena::Func;
+use pelton_ir::builder::FunctionBuilder;
 use pelton_ir::op::Op;
-use pelton_ir::types::Access;
+use pelton_ir::types::{Access, Order, Scope};
 use pelton_ir::valid::Valid;
 
+use super::context::state;
 use super::error::AssembleError;
 use super::handler::{Class, NamedHandler};
 use super::import::{self, VerbAction};
-use super::spec::{Recovery, SlotBody, Spec};
+use super::placement::Placement;
+use super::spec::{Lifetime, Recovery, SlotBody, Spec, TaskOrder};
 use super::tenant::{Region, TenantId};
+use super::window::{TaskPlace, WindowRunner};
 use crate::protocol::{FaultCode, Opcode};
 
 /// The faults with which the kernel ends a task instead of running its handler.
@@ -54,6 +64,9 @@ pub(crate) fn kept_writers(spec: &Spec) -> impl Iterator<Item = &NamedHandler> {
 
 /// Refuses a `Spec` whose kept regions could not be restored, whatever its handlers are.
 pub(super) fn check_spec(spec: &Spec) -> Result<(), AssembleError> {
+    if spec.order == TaskOrder::Serial {
+        check_serial(spec)?;
+    }
     let Some(region) = spec.regions.iter().find(|region| region.is_kept()) else { return Ok(()) };
     let refuse = |why: &str| Err(AssembleError::Region { name: region.name.clone(), why: why.into() });
     match spec {
@@ -71,6 +84,22 @@ pub(super) fn check_spec(spec: &Spec) -> Result<(), AssembleError> {
         _ => {}
     }
     spec.tenants.iter().try_for_each(|tenant| check_mask(spec, tenant.id, tenant.mask))
+}
+
+/// Refuses what a kernel that runs one task at a time cannot have.
+fn check_serial(spec: &Spec) -> Result<(), AssembleError> {
+    let refuse = |why| Err(AssembleError::Axis { axis: "order", value: "serial", why });
+    match spec {
+        _ if spec.lifetime == Lifetime::Drain => refuse("a drained batch has no region that could be kept"),
+        _ if !has_kept(spec) => refuse("it serves to restore kept regions, and no region is kept"),
+        _ if spec.geometry.groups.is_some_and(|groups| groups != 1) => {
+            refuse("one group runs all tasks, and the geometry asks for more")
+        }
+        _ if spec.placement == Some(Placement::Both) => {
+            refuse("one group runs all tasks, and near and far rings together take two")
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Refuses a mask with which a tenant could write a kept region `data` by built-in operations.
@@ -112,10 +141,10 @@ pub(super) fn check_writer(
         let verb = import::verb_name(*action);
         return refuse(&format!("and calls `{verb}`; a checkpoint could hold half of such a task"));
     }
-    if handler.class != Class::Commuting {
+    if handler.class != Class::Commuting && spec.order == TaskOrder::Free {
         return refuse(
-            "so its class must be `commuting`: after a loss, tasks run once more in any order; \
-             or declare the buffer as one that is only read",
+            "so its class must be `commuting`, since after a loss tasks run once more in any order; \
+             or let the order be `serial`, or declare the buffer as one that is only read",
         );
     }
     for (_, node) in module.functions[func].insts() {
@@ -135,4 +164,18 @@ pub(super) fn check_writer(
         }
     }
     Ok(())
+}
+
+impl WindowRunner<'_> {
+    /// Numbers a task that is about to run, if tasks run one at a time.
+    pub(super) fn number_task<'b>(self, f: &'b FunctionBuilder<'b>, place: &TaskPlace<'b>) {
+        let Some(serial) = &self.kernel.serial else { return };
+        // Only the lane that runs the only task of a window comes here, in the only group that runs tasks.
+        let number = f.load(serial.next.at(0)) + 1u64;
+        f.store(serial.next.at(0), number);
+        let slot = self.slots.session_slot(place.number);
+        f.atomic_store(Order::Relaxed, Scope::System, serial.numbers.at(slot), number);
+        // The record must not come before the number.
+        f.store(self.kernel.shared.state.at(state::DIRTY), 1);
+    }
 }

@@ -16,7 +16,7 @@ pub use super::graphs::GraphLayout;
 use super::payload::PlaceSizes;
 use super::placement::Placement;
 use super::route;
-use super::spec::{Claim, Geometry, Lifetime, Spec};
+use super::spec::{Claim, Geometry, Lifetime, Spec, TaskOrder};
 pub use super::steps::StepLayout;
 use super::steps::step_counter;
 use super::tenant::{Region, Tenant, TenantId};
@@ -172,6 +172,7 @@ impl Layout {
         };
         let remote = caps.memory_bytes.is_some();
         let (keepers, pollers) = if drain { (0, 0) } else { keeper_counts(caps, &banks, lanes) };
+        let window = if spec.order == TaskOrder::Serial { 1 } else { window };
         let window = window.min(banks.iter().map(SlotBank::stripe_slots).max().unwrap_or(1));
         let ops = counted_opcodes(spec);
         check_addressed(
@@ -425,7 +426,7 @@ fn launch_size(spec: &Spec, caps: &Caps, placement: Placement) -> Result<(u32, u
     let besides = u32::from(persistent && (placement != Placement::Near || remote));
     let least = if persistent && placement == Placement::Both { 2 } else { 1 };
     let suits = part(caps.groups).saturating_sub(if remote { besides } else { 0 }).max(least);
-    let workers = groups.unwrap_or(suits);
+    let workers = groups.unwrap_or(if spec.order == TaskOrder::Serial { 1 } else { suits });
     limit("the number of groups", workers, 1, most.saturating_sub(besides))?;
     if let Claim::Priority { every } = spec.claim {
         limit("the number of windows after which the longest unserved level comes first", every, 1, 1 << 16)?;

@@ -90,6 +90,6 @@ pub(crate) use layout::worker_count;
 pub(crate) use light::FEW_TASKS;
 pub use payload::PlaceSizes;
 pub use placement::Placement;
-pub use spec::{Claim, Geometry, Io, Lifetime, Recovery, Report, SlotBody, Spec, Telemetry};
+pub use spec::{Claim, Geometry, Io, Lifetime, Recovery, Report, SlotBody, Spec, TaskOrder, Telemetry};
 pub use tenant::{Region, Retention, Tenant, TenantId};
 pub use text::{SpecFiles, TextError};

@@ -156,6 +156,18 @@ pub enum Recovery {
     On,
 }
 
+/// In which order tasks run, which decides how [kept](super::Retention::Kept) regions are restored.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum TaskOrder {
+    /// Tasks run side by side, in any order.
+    #[default]
+    Free,
+    /// One task runs at a time, and the kernel notes their order. After a loss, tasks run once more in that order, so handlers
+    /// of every class may write kept regions. One group runs all tasks, which costs most of the throughput. Only a `Spec` with
+    /// kept regions can have this.
+    Serial,
+}
+
 /// The description of a kernel.
 ///
 /// [`Spec::new`] describes a kernel that has only the built-in operations, and the other methods change one thing each.
@@ -179,6 +191,8 @@ pub struct Spec {
     pub telemetry: Telemetry,
     /// Whether a session goes on after its device was lost.
     pub recovery: Recovery,
+    /// In which order tasks run.
+    pub order: TaskOrder,
     /// How much of the device the kernel may take, in percent of the groups that can be resident at once.
     pub share: u32,
     /// How long the kernel may run without a sign of life from its host before it ends. A session gives the sign by
@@ -243,6 +257,7 @@ impl Spec {
             report: Report::default(),
             telemetry: Telemetry::default(),
             recovery: Recovery::default(),
+            order: TaskOrder::default(),
             share: 100,
             lease: Duration::from_secs(10),
             fuel: 1 << 20,
@@ -301,6 +316,11 @@ impl Spec {
     /// Sets whether a session goes on after its device was lost.
     pub fn recovery(self, recovery: Recovery) -> Self {
         Spec { recovery, ..self }
+    }
+
+    /// Sets in which order tasks run.
+    pub fn order(self, order: TaskOrder) -> Self {
+        Spec { order, ..self }
     }
 
     /// Sets how much of the device the kernel may take, in percent of the groups that can be resident at once. Sessions that run

@@ -16,7 +16,7 @@ pub enum Retention {
     Volatile,
     /// The elements are restored: they hold what every task has written that had ended. This is only possible in sessions that
     /// [recover](super::spec::Recovery), and only handlers of the class [`Commuting`](super::Class::Commuting) may write
-    /// such a region.
+    /// such a region, unless tasks run [one at a time](super::spec::TaskOrder::Serial).
     Kept,
 }
 

@@ -122,6 +122,7 @@ impl<'k> WindowRunner<'k> {
             WindowOwner::Ring(owner) => {
                 self.run_unless_ended(f, owner.ring, (task, &place), || {
                     self.say_begun(f, op, &place);
+                    self.number_task(f, &place);
                     let dispatch = || call(owner.tenant, owner.mask);
                     let end = cells::run_or_adopt(f, self, owner, (task, &place, op), dispatch);
                     self.keep_record(f, task, place.position, end);

@@ -213,6 +213,7 @@ steps! {
     "lose"     Host   AtomicStore "cell_done" Release System (LIVE | RECOVERY | STEPS) "The same for a task that lives in a cell.";
     "applied"  Host   AtomicStore "answers" Release System (LIVE | RECOVERY | STEPS) "Says on behalf of a kernel that was lost that all asks were applied. No kernel runs then.";
     "epoch"    Host   AtomicLoad  "epochs"  Relaxed System (LIVE | RECOVERY) "";
+    "number"   Host   AtomicLoad  "serial_numbers" Relaxed System (LIVE | RECOVERY) "";
     "give up"  Host   AtomicStore "taken"   Release System (LIVE) "A ticket gives up its slots after it has read their records.";
     "reclaim"  Host   AtomicLoad  "taken"   Acquire System (LIVE) "The producer finds that slots were given up and may write them again.";
     "clear"    Host   AtomicStore "taken"   Relaxed System (LIVE) "";
@@ -271,6 +272,7 @@ steps! {
     "begun"    Group  AtomicStore "cell_begun" Relaxed System (LIVE | RECOVERY | ONCE | STEPS) "";
     "signals"  Group  AtomicLoad  "task_signals" Relaxed Device (LIVE | VERB | RECOVERY | EVENTS) "";
     "note"     Group  AtomicStore "event_notes" Relaxed System (LIVE | VERB | RECOVERY | EVENTS) "";
+    "number"   Group  AtomicStore "serial_numbers" Relaxed System (LIVE | RECOVERY) "";
     "length"   Group  AtomicLoad  "payload_bytes" Relaxed System (KINDS | PAYLOAD) "";
     "payload"  Group  LoadWide    "payload" Relaxed System (KINDS | PAYLOAD | REMOTE) "";
     "payload"  Group  StoreWide   "payload_copy" Relaxed Group (KINDS | PAYLOAD | REMOTE) "";

@@ -25,21 +25,21 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use pelton_device::{Memory, MemoryKind};
+use pelton_device::{Memory, MemoryKind, View64};
 
 use super::Session;
 use super::kernel::SessionKernel;
-use super::memory::BufferMemories;
+use super::memory::{BufferMemories, RingMemory};
 use super::move_to::copy_words;
 use super::rings::{Rings, Stripe, WaitList};
 use super::running::{PauseEnd, RunningKernel};
 use crate::error::Error;
 use crate::kernel::kept::has_kept;
 use crate::kernel::layout::BufferKey;
-use crate::kernel::{Layout, Spec};
+use crate::kernel::{BufferId, Layout, Spec, TaskOrder};
 use crate::protocol::Opcode;
 use crate::ring::SlotLines;
-use crate::telemetry::KeptSnapshot;
+use crate::telemetry::{KeptSnapshot, RerunDifference};
 
 /// What a session keeps so that its kept regions can be restored.
 #[derive(Debug)]
@@ -48,6 +48,8 @@ pub(crate) struct KeptRegions {
     numbers: Vec<usize>,
     /// The opcode that the last task of each slot had which was cancelled.
     cancelled: Box<[AtomicU32]>,
+    /// The number of the last task of each slot in the order in which tasks ran, if they run one at a time.
+    pub(super) order: Option<View64>,
     checkpoint: Mutex<Checkpoint>,
     report: Mutex<KeptSnapshot>,
 }
@@ -89,7 +91,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl KeptRegions {
     /// Makes the state for the rings of a `Spec`, whose regions are zero, or `None` if it keeps none.
-    pub(super) fn new(spec: &Spec, layout: &Layout, stripes: &[Stripe]) -> Result<Option<Self>, Error> {
+    pub(super) fn new(
+        spec: &Spec,
+        layout: &Layout,
+        (stripes, memory): (&[Stripe], &RingMemory),
+    ) -> Result<Option<Self>, Error> {
         if !has_kept(spec) {
             return Ok(None);
         }
@@ -111,6 +117,10 @@ impl KeptRegions {
             cancelled: (0..layout.slot_count()).map(|_| AtomicU32::new(0)).collect(),
             checkpoint: Mutex::new(checkpoint),
             report: Mutex::default(),
+            order: match spec.order {
+                TaskOrder::Serial => Some(memory.words(BufferId::SerialNumbers)?),
+                TaskOrder::Free => None,
+            },
             numbers,
         }))
     }
@@ -181,12 +191,15 @@ impl KeptRegions {
 
     /// Notes that the session recovers.
     pub(super) fn begin_recovery(&self) {
-        lock(&self.report).rerun = 0;
+        let mut report = lock(&self.report);
+        (report.rerun, report.difference) = (0, None);
     }
 
-    /// Notes that tasks ran once more in this recovery.
-    pub(super) fn note_rerun(&self, tasks: u64) {
-        lock(&self.report).rerun += tasks;
+    /// Notes that tasks ran once more in this recovery, and the first of them that ended differently.
+    pub(super) fn note_rerun(&self, tasks: u64, difference: Option<RerunDifference>) {
+        let mut report = lock(&self.report);
+        report.rerun += tasks;
+        report.difference = report.difference.take().or(difference);
     }
 
     /// Takes a checkpoint without copying anything, so that it says that it covers tasks of which it has nothing.

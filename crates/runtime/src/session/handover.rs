@@ -359,7 +359,7 @@ fn check_axes(old: &Spec, next: &Spec) -> Result<(), HandOverError> {
         };
     }
     keeps! {
-        lifetime placement claim body io report telemetry recovery lease max_steps cells spawn_cells events
+        lifetime placement claim body io report telemetry recovery order lease max_steps cells spawn_cells events
         graph_instances graph_nodes payload reply regions tenants formats graphs
     }
     Ok(())

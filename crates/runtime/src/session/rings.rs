@@ -313,7 +313,7 @@ impl Rings {
         let host = memory.shared.need(BufferId::Host)?;
         let cells = SessionCells::new((spec, &layout), &memory, &mut stripes)?;
         Ok(Rings {
-            kept: KeptRegions::new(spec, &layout, &stripes)?,
+            kept: KeptRegions::new(spec, &layout, (&stripes, &memory))?,
             stripes,
             cells,
             state: SessionState::default(),

@@ -10,6 +10,8 @@ pub use cells::{CellSnapshot, ReadyCount, StepCounts, TaskState};
 pub(crate) use latency::LatencyMeter;
 pub use latency::{LatencyCounts, Quantiles};
 pub(crate) use print::{LogPosition, LogPrinter, read_log};
-pub use snapshot::{KeptSnapshot, LastRecovery, NamedCount, Occupancy, RecoverySnapshot, Snapshot};
+pub use snapshot::{
+    KeptSnapshot, LastRecovery, NamedCount, Occupancy, RecoverySnapshot, RerunDifference, Snapshot,
+};
 pub(crate) use snapshot::{opcode_counts, take_snapshot, tenant_counts};
 pub use trees::{EventCount, TreeSize, TreeSnapshot};

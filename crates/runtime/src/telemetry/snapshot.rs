@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::error::Error;
 use crate::kernel::layout::Layout;
-use crate::kernel::{BufferId, Spec, Tenant};
+use crate::kernel::{BufferId, Spec, Tenant, TenantId};
 use crate::protocol::{Priority, control};
 use crate::session::{BufferMemories, Rings};
 use crate::telemetry::Quantiles;
@@ -119,6 +119,25 @@ pub struct KeptSnapshot {
     pub last_took: Option<Duration>,
     /// How many tasks that had ended ran once more in the last recovery, to restore what they have written.
     pub rerun: u64,
+    /// The first task that ended differently when it ran once more in the last recovery, if there was one. Results are
+    /// compared only where tasks run [one at a time](crate::TaskOrder::Serial). A difference means that a handler depends on
+    /// something that is not restored, so that kept regions may not be what they were.
+    pub difference: Option<RerunDifference>,
+}
+
+/// A task that ended differently when it ran once more.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct RerunDifference {
+    /// The tenant of the task.
+    pub tenant: TenantId,
+    /// The name of its handler.
+    pub handler: String,
+    /// The arguments of the task.
+    pub args: Vec<u32>,
+    /// How it ended first.
+    pub first: String,
+    /// How it ended when it ran once more.
+    pub again: String,
 }
 
 /// Returns the counters of a kernel, summed over its groups.
@@ -261,12 +280,16 @@ impl fmt::Display for Snapshot {
             )?;
             writeln!(f, "{unfinished} tasks had not ended, {lost} were lost")?;
         }
-        if let Some(KeptSnapshot { checkpoints, last_took, rerun }) = &self.kept {
+        if let Some(KeptSnapshot { checkpoints, last_took, rerun, difference }) = &self.kept {
             write!(f, "{:<11}{checkpoints} checkpoints", "kept")?;
             if let Some(took) = last_took {
                 write!(f, ", the last in {:.1} ms", took.as_secs_f64() * 1e3)?;
             }
             writeln!(f, ", {rerun} tasks run once more in the last recovery")?;
+            if let Some(RerunDifference { tenant, handler, args, first, again }) = difference {
+                write!(f, "{:<11}a task of {handler} of tenant {tenant} with arguments {args:?} ", "")?;
+                writeln!(f, "ended differently: first {first}, then {again}")?;
+            }
         }
         write!(
             f,

@@ -13,6 +13,7 @@ mod once;
 mod quarantine;
 mod rebuilt;
 mod rings;
+mod serial;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -196,7 +197,17 @@ fn the_page_names_tests_that_there_are() {
     let program = std::env::current_exe().unwrap();
     let listed = std::process::Command::new(program).arg("--list").output().unwrap();
     let listed = String::from_utf8(listed.stdout).unwrap();
-    let modules = ["cells::", "ends::", "kept::", "load::", "once::", "quarantine::", "rebuilt::", "rings::"];
+    let modules = [
+        "cells::",
+        "ends::",
+        "kept::",
+        "load::",
+        "once::",
+        "quarantine::",
+        "rebuilt::",
+        "rings::",
+        "serial::",
+    ];
     let named: Vec<&str> =
         page.split('`').filter(|word| modules.iter().any(|module| word.starts_with(module))).collect();
     assert!(named.len() > 25, "{named:?}");

@@ -25,6 +25,7 @@ pub(super) fn print_spec(spec: &Spec, f: &mut Formatter<'_>) -> Result {
     writeln!(f, "report = {:?}", word_of(REPORT, &spec.report))?;
     writeln!(f, "telemetry = {:?}", word_of(TELEMETRY, &spec.telemetry))?;
     writeln!(f, "recovery = {:?}", word_of(RECOVERY, &spec.recovery))?;
+    writeln!(f, "order = {:?}", word_of(ORDER, &spec.order))?;
     writeln!(f, "share = {share}")?;
     writeln!(f, "lease = {:?}", print_duration(spec.lease))?;
     writeln!(f, "fuel = {fuel}")?;

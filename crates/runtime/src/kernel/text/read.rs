@@ -75,6 +75,7 @@ impl SpecReader<'_> {
         spec.report = table.word_or_default("report", REPORT);
         spec.telemetry = table.word_or_default("telemetry", TELEMETRY);
         spec.recovery = table.word_or_default("recovery", RECOVERY);
+        spec.order = table.word_or_default("order", ORDER);
         spec.share = table.number_or("share", spec.share);
         if let Some(value) = table.get("lease") {
             match table.read_string(value).map(parse_duration) {

@@ -6,7 +6,7 @@ use pelton_ir::types::{Access, Type};
 
 use crate::kernel::handler::{Class, Visible, Width};
 use crate::kernel::placement::Placement;
-use crate::kernel::spec::{Claim, Io, Lifetime, Recovery, Report, SlotBody, Telemetry};
+use crate::kernel::spec::{Claim, Io, Lifetime, Recovery, Report, SlotBody, TaskOrder, Telemetry};
 use crate::kernel::tenant::Retention;
 use crate::protocol::Priority;
 
@@ -27,6 +27,7 @@ pub(super) const REPORT: WordList<Report> = &[("full", Report::Full), ("control"
 pub(super) const TELEMETRY: WordList<Telemetry> =
     &[("sampled", Telemetry::Sampled), ("full", Telemetry::Full), ("off", Telemetry::Off)];
 pub(super) const RECOVERY: WordList<Recovery> = &[("off", Recovery::Off), ("on", Recovery::On)];
+pub(super) const ORDER: WordList<TaskOrder> = &[("free", TaskOrder::Free), ("serial", TaskOrder::Serial)];
 pub(super) const WIDTH: WordList<Width> = &[("lane", Width::Lane), ("group", Width::Group)];
 pub(super) const VISIBLE: WordList<Visible> = &[("memory", Visible::Memory), ("result", Visible::Result)];
 pub(super) const CLASS: WordList<Class> = &[
