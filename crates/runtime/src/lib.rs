@@ -140,8 +140,8 @@ pub use drain::{Batch, Drain};
 pub use error::{EndReason, Error, HandOverError, LossReason, SessionEnd, SubmitError, TaskError};
 pub use graph::{CheckedGraph, Graph, GraphEdge, GraphError, GraphNode, NodeArg, NodeId, NodeOp};
 pub use kernel::{
-    Claim, Class, Geometry, Handler, Placement, Recovery, Region, Retention, Spec, TaskOrder, Tenant,
-    TenantId,
+    Claim, Class, Geometry, Handler, Placement, Recovery, Region, RegionMemory, Retention, Spec, TaskOrder,
+    Tenant, TenantId,
 };
 pub use payload::{Payload, PayloadTask, Submission};
 pub use pelton_device as device;

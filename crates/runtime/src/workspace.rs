@@ -1,8 +1,8 @@
 //! The workspace: the memory of tenants, as the host reads and writes it.
 //!
 //! The workspace consists of typed regions. Every tenant has its own piece of each region, except that all tenants
-//! share the elements of a shared region. A [`RegionView`] is a view of one piece. It copies elements in and out; if
-//! the host can reach the device's memory, the words can also be used in place. A copy that begins after the ticket of
+//! share the elements of a shared region. A [`RegionView`] is a view of one piece. It copies elements in and out. The
+//! words of regions in host memory, and of all regions of a device that works there, can also be used in place. A copy that begins after the ticket of
 //! a task has ended sees what the task wrote.
 
 use std::marker::PhantomData;
@@ -224,7 +224,8 @@ impl<'s, T: Element> RegionView<'s, T> {
 
 /// Access to the words in place, where the host can reach the device's memory.
 impl<'s> RegionView<'s, u32> {
-    /// Returns the words of the piece in place, which is only possible where the host can reach the device's memory.
+    /// Returns the words of the piece in place. This is possible for regions in host memory, and for all regions where the
+    /// host can reach the device's memory.
     ///
     /// # Errors
     ///
@@ -239,7 +240,8 @@ impl<'s> RegionView<'s, u32> {
 
 /// Access to the words in place, where the host can reach the device's memory.
 impl<'s> RegionView<'s, u64> {
-    /// Returns the words of the piece in place, which is only possible where the host can reach the device's memory.
+    /// Returns the words of the piece in place. This is possible for regions in host memory, and for all regions where the
+    /// host can reach the device's memory.
     ///
     /// # Errors
     ///

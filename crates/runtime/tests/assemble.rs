@@ -7,7 +7,8 @@ use pelton::kernel::{
 use pelton::protocol::Opcode;
 use pelton::{Graph, GraphError, NodeArg, Placement};
 use pelton_device::{Caps, open};
-use pelton_ir::types::{Access, Type};
+use pelton_ir::emit::ptx::{PtxConfig, PtxTarget, emit_ptx};
+use pelton_ir::types::{Access, Order, Scope, Type};
 
 fn add() -> Opcode {
     Opcode::user(8).unwrap()
@@ -19,12 +20,7 @@ fn base() -> Spec {
         let part = slot.shared::<u32>("part", 1);
         f.when(f.lane().eq(0), || f.store(part.at(0), 0));
         f.barrier();
-        f.atomic_add(
-            pelton_ir::types::Order::Relaxed,
-            pelton_ir::types::Scope::Group,
-            part.at(0),
-            slot.arg(0),
-        );
+        f.atomic_add(Order::Relaxed, Scope::Group, part.at(0), slot.arg(0));
         f.barrier();
         slot.finish(f.load(part.at(0)));
     });
@@ -278,4 +274,52 @@ fn graphs_are_checked_and_only_their_size_matters() {
         matches!(&error, AssembleError::Graph { name, source: GraphError::Cycle { nodes } } if name == "sum" && nodes.len() == 2),
         "{error:?}"
     );
+}
+
+/// Catches loads of host memory that a GPU may answer from a cache, whoever runs the handler and however it reads.
+#[test]
+fn a_gpu_reads_host_regions_past_its_caches() {
+    let here = open("reference").unwrap().caps().clone();
+    let gpu = Caps { memory_bytes: Some(1 << 37), independent_subgroups: true, wakes: false, ..here };
+    // A light handler, which a poller may run, and one with a loop. No other buffer is so long.
+    let reads = |turns: u32| {
+        Handler::lane_wide(move |task| {
+            let (f, words) = (task.body(), task.region::<u32>("words"));
+            let all = || {
+                let wide = f.load_wide::<u32, 4>(Order::Relaxed, Scope::Group, words.at(0x7fff0));
+                f.load(words.at(0x7fff4)) + f.load_byte(words.at(0x7fff5), 1u32) + wide[2]
+            };
+            let sum = if turns == 1 {
+                all()
+            } else {
+                f.range((f.lit(0), task.arg(0), f.lit(1)), f.lit(0), |_, _, sum| sum + all())
+            };
+            f.store(words.at(0x7fff6), sum);
+            task.finish(sum);
+        })
+    };
+    for placement in [Placement::Near, Placement::Far, Placement::Both] {
+        for (turns, lanes) in [(1, 32), (2, 32), (2, 64)] {
+            let region = Region::new("words", Type::U32, 0x80000).in_host_memory();
+            let spec = Spec::new(Geometry::new(64).lanes(lanes).groups(2)).placement(placement);
+            let spec = spec.region(region).handler("reads", reads(turns));
+            let made = assemble(&spec, &gpu).unwrap();
+            let config = PtxConfig { target: PtxTarget::Sm90, lanes };
+            let ptx = emit_ptx(&made.module, None, &config).unwrap().text;
+            let accesses = |word: u32, byte: u32| -> Vec<&str> {
+                let place = format!("+{}]", word * 4 + byte);
+                ptx.lines().filter(|line| line.contains(&place)).map(str::trim).collect()
+            };
+            for (word, byte, how) in [
+                (0x7fff0, 0, "ld.relaxed.sys.global.v4"),
+                (0x7fff4, 0, "ld.relaxed.sys.global.u32"),
+                (0x7fff5, 1, "ld.relaxed.sys.global.u8"),
+                (0x7fff6, 0, "st.relaxed.sys.global.u32"),
+            ] {
+                let found = accesses(word, byte);
+                assert!(!found.is_empty(), "{placement:?}: there is no access to word {word:#x}");
+                assert!(found.iter().all(|line| line.contains(how)), "{placement:?}: {found:?} is not {how}");
+            }
+        }
+    }
 }

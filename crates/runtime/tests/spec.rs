@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use graphs::acyclic_graph;
 use pelton::kernel::{
-    Claim, Class, Geometry, Handler, Io, Lifetime, NamedHandler, Region, Report, Retention, SlotBody, Spec,
-    SpecFiles, Telemetry, Tenant, Visible, Width,
+    Claim, Class, Geometry, Handler, Io, Lifetime, NamedHandler, Region, RegionMemory, Report, Retention,
+    SlotBody, Spec, SpecFiles, Telemetry, Tenant, Visible, Width,
 };
 use pelton::protocol::Opcode;
 use pelton::{Graph, NodeArg, NodeId, Placement, Priority, Recovery, TaskOrder};
@@ -75,6 +75,7 @@ name = "table"
 type = "f32"
 len = 0x100
 shared = true
+memory = "host"
 
 [[tenant]]
 id = 3
@@ -123,7 +124,7 @@ text = '''
         .payload(256)
         .reply(64)
         .format("sum {} of {}")
-        .region(Region::shared("table", Type::F32, 256))
+        .region(Region::shared("table", Type::F32, 256).in_host_memory())
         .handler_at(add(), "add", handler);
     expect.tenants = vec![tenant];
     assert_eq!(spec, expect);
@@ -183,6 +184,11 @@ fn mistakes_are_shown_where_they_are() {
             "3:8",
             "did you mean u64? there is u32, i32, u64, f32",
         ),
+        (
+            "[[region]]\nname = \"r\"\ntype = \"u32\"\nlen = 1\nmemory = \"hots\"",
+            "5:10",
+            "did you mean host? there is device, host",
+        ),
         ("claim = { priority = {} }", "1:22", "`every` is missing"),
         ("[[handler]]\nname = \"add\"\nop = 8", "1:1", "`text` is missing"),
         ("[[handler]]\ntakes_over = 1", "2:14", "this is an integer; it must be true or false"),
@@ -240,8 +246,17 @@ fn region() -> impl Strategy<Value = Region> {
     let elem = select(&[Type::U32, Type::I32, Type::U64, Type::F32][..]);
     let access = select(&[Access::Read, Access::Write, Access::ReadWrite][..]);
     let retention = select(&[Retention::Volatile, Retention::Kept][..]);
-    (name(), elem, any::<u32>(), access, any::<bool>(), retention).prop_map(
-        |(name, elem, len, access, shared, retention)| Region { name, elem, len, access, shared, retention },
+    let memory = select(&[RegionMemory::Device, RegionMemory::Host][..]);
+    (name(), elem, any::<u32>(), access, any::<bool>(), retention, memory).prop_map(
+        |(name, elem, len, access, shared, retention, memory)| Region {
+            name,
+            elem,
+            len,
+            access,
+            shared,
+            retention,
+            memory,
+        },
     )
 }
 

@@ -83,7 +83,7 @@ pub(crate) fn run_litmus(args: &LitmusArgs, term: &Term) -> Result<CliStatus, Cl
             rows.push(LitmusRow { case: case.name, beside: case.beside, orders, result });
         }
     }
-    for (name, placement) in region::CASES.iter().filter(|(name, _)| name.contains(&args.only)) {
+    for (name, memory, placement) in region::CASES.iter().filter(|(name, ..)| name.contains(&args.only)) {
         if stop::pressed() {
             break;
         }
@@ -91,7 +91,7 @@ pub(crate) fn run_litmus(args: &LitmusArgs, term: &Term) -> Result<CliStatus, Cl
         let result = match &device.caps().near_memory {
             Err(why) if *placement != Placement::Far => Err(why.clone()),
             // A round is a copy and a few tasks, which takes as long as hundreds of rounds of the other cases.
-            _ => match region::play_region(&device, *placement, (rounds / 200).max(1)) {
+            _ => match region::play_region(&device, (*memory, *placement), (rounds / 200).max(1)) {
                 Err(_) if stop::pressed() => break,
                 seen => Ok(seen?),
             },

@@ -1,7 +1,7 @@
 //! Cases in which the host rewrites a region between tasks: no task may read an old word.
 //!
 //! A GPU reads memory through caches that are not told what a copy has written. These cases therefore feed a
-//! session: the host copies a new word into a region that handlers only read, and then submits tasks that read it,
+//! session: the host copies or, into host memory, stores a new word into a region that handlers only read, and then submits tasks that read it,
 //! both alone, so that a poller runs them, and in batches, so that a group does. The words lie close together, so
 //! that a task reads what was in a cache a moment before.
 
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use pelton::ir::types::Type;
-use pelton::kernel::Region;
+use pelton::kernel::{Region, RegionMemory};
 use pelton::{Deadline, Handler, Opcode, Placement, Session, Spec, Task};
 use pelton_device::Device;
 
@@ -17,11 +17,14 @@ use super::stage::{CaseResult, OutcomeCounts};
 use crate::error::CliError;
 use crate::stop;
 
-/// The cases, by the placement of their rings.
-pub(super) const CASES: [(&str, Placement); 3] = [
-    ("region rewritten, far rings", Placement::Far),
-    ("region rewritten, near rings", Placement::Near),
-    ("region rewritten, near and far rings", Placement::Both),
+/// The cases, by the memory of the region and the placement of their rings.
+pub(super) const CASES: [(&str, RegionMemory, Placement); 6] = [
+    ("region rewritten, far rings", RegionMemory::Device, Placement::Far),
+    ("region rewritten, near rings", RegionMemory::Device, Placement::Near),
+    ("region rewritten, near and far rings", RegionMemory::Device, Placement::Both),
+    ("region in host memory rewritten, far rings", RegionMemory::Host, Placement::Far),
+    ("region in host memory rewritten, near rings", RegionMemory::Host, Placement::Near),
+    ("region in host memory rewritten, near and far rings", RegionMemory::Host, Placement::Both),
 ];
 
 /// The number of words that are rewritten in turn.
@@ -32,13 +35,13 @@ const BATCH: usize = 6;
 /// Plays a number of rounds, each of which rewrites a word and reads it.
 pub(super) fn play_region(
     device: &Arc<dyn Device>,
-    placement: Placement,
+    (memory, placement): (RegionMemory, Placement),
     rounds: u64,
 ) -> Result<CaseResult, CliError> {
     let (alone, turns) = (opcode(8)?, opcode(9)?);
     let spec = Spec::default()
         .placement(placement)
-        .region(Region::new("table", Type::U32, WORDS).read_only())
+        .region(Region { memory, ..Region::new("table", Type::U32, WORDS).read_only() })
         .handler_at(
             alone,
             "alone",

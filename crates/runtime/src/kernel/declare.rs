@@ -10,6 +10,7 @@ use pelton_ir::types::{Access, Len, Num, Space};
 use super::buffers::{BufferId, KernelPlan, WrittenBy};
 use super::layout::{BufferBinding, BufferKey, RegionArea};
 use super::spec::Recovery;
+use super::tenant::RegionMemory;
 
 /// Declares buffers in a module and keeps a list of those that the host binds.
 pub(super) struct Declarer<'m> {
@@ -49,10 +50,14 @@ impl Declarer<'_> {
     /// Declares the buffer of a region of the workspace.
     pub(super) fn declare_region(&mut self, number: usize, area: &RegionArea) -> Buffer {
         let (name, elem, len) = (area.buffer_name(), area.region.elem, area.total);
+        let (kind, space) = match area.region.memory {
+            RegionMemory::Device => (MemoryKind::Device, Space::Global),
+            RegionMemory::Host => (MemoryKind::Host, Space::Host),
+        };
         self.bound.push(BufferBinding {
             key: BufferKey::Region(number),
             name: name.clone(),
-            kind: MemoryKind::Device,
+            kind,
             width: WordWidth::of(elem),
             len: len as usize,
         });
@@ -62,7 +67,7 @@ impl Declarer<'_> {
             name,
             elem,
             len: Len::Fixed(len.into()),
-            space: Space::Global,
+            space,
             access: Access::ReadWrite,
             place: TextPlace::default(),
         })

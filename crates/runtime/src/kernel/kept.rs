@@ -33,7 +33,7 @@ use super::handler::{Class, NamedHandler};
 use super::import::{self, VerbAction};
 use super::placement::Placement;
 use super::spec::{Lifetime, Recovery, SlotBody, Spec, TaskOrder};
-use super::tenant::{Region, TenantId};
+use super::tenant::{Region, RegionMemory, TenantId};
 use super::window::{TaskPlace, WindowRunner};
 use crate::protocol::{FaultCode, Opcode};
 
@@ -70,6 +70,9 @@ pub(super) fn check_spec(spec: &Spec) -> Result<(), AssembleError> {
     let Some(region) = spec.regions.iter().find(|region| region.is_kept()) else { return Ok(()) };
     let refuse = |why: &str| Err(AssembleError::Region { name: region.name.clone(), why: why.into() });
     match spec {
+        _ if spec.regions.iter().any(|region| region.is_kept() && region.memory == RegionMemory::Host) => {
+            return refuse("a region in host memory outlives the device by itself, so it cannot be kept");
+        }
         _ if spec.recovery == Recovery::Off => {
             return refuse("only a session that recovers (`recovery = \"on\"`) can have a kept region");
         }

@@ -91,5 +91,5 @@ pub(crate) use light::FEW_TASKS;
 pub use payload::PlaceSizes;
 pub use placement::Placement;
 pub use spec::{Claim, Geometry, Io, Lifetime, Recovery, Report, SlotBody, Spec, TaskOrder, Telemetry};
-pub use tenant::{Region, Retention, Tenant, TenantId};
+pub use tenant::{Region, RegionMemory, Retention, Tenant, TenantId};
 pub use text::{SpecFiles, TextError};

@@ -20,6 +20,18 @@ pub enum Retention {
     Kept,
 }
 
+/// The memory that a region lies in.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum RegionMemory {
+    /// The memory of the device. This is the fastest for tasks; the host copies elements in and out.
+    #[default]
+    Device,
+    /// Memory of the host, which the host and tasks read and write in place. On a device with memory of its own, every
+    /// access of a task crosses the bus. It outlives the device: a session that [recovers](crate::Recovery) finds it as
+    /// tasks and the host have left it.
+    Host,
+}
+
 /// A named and typed part of the workspace. Either every tenant has elements of its own, or all tenants share the same
 /// elements, which handlers can only read.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -36,13 +48,22 @@ pub struct Region {
     pub shared: bool,
     /// What becomes of the elements when the device is lost.
     pub retention: Retention,
+    /// The memory that the region lies in.
+    pub memory: RegionMemory,
 }
 
 impl Region {
     /// Returns a region in which every tenant has `len` elements of its own.
     pub fn new(name: impl Into<String>, elem: Type, len: u32) -> Self {
-        let (access, retention) = (Access::ReadWrite, Retention::Volatile);
-        Region { name: name.into(), elem, len, access, shared: false, retention }
+        Region {
+            name: name.into(),
+            elem,
+            len,
+            access: Access::ReadWrite,
+            shared: false,
+            retention: Retention::Volatile,
+            memory: RegionMemory::Device,
+        }
     }
 
     /// Returns a region of `len` elements that all tenants share and handlers can only read.
@@ -63,6 +84,37 @@ impl Region {
     /// Returns whether the region is restored after its device was lost.
     pub fn is_kept(&self) -> bool {
         self.retention == Retention::Kept
+    }
+
+    /// Puts the region into the memory of the host, where tasks and the host read and write it in place.
+    ///
+    /// A task sees what the host wrote before it submitted the task, and whoever has seen the record of a task sees what
+    /// the task wrote. Handlers reach the region as any other one, but cannot modify its elements atomically: common GPUs
+    /// do not make that atomic against the host.
+    ///
+    /// ```
+    /// use std::sync::atomic::Ordering::Relaxed;
+    /// use std::time::Duration;
+    /// use pelton::{Handler, Region, Session, Spec, Task, device};
+    /// use pelton::ir::types::Type;
+    ///
+    /// let double = Handler::lane_wide(|task| {
+    ///     let (f, words) = (task.body(), task.region::<u32>("words"));
+    ///     f.store(words.at(1), f.load(words.at(0)) * 2);
+    ///     task.finish(f.lit(0));
+    /// });
+    /// let spec = Spec::default().region(Region::new("words", Type::U32, 16).in_host_memory()).handler("double", double);
+    /// let session = Session::launch(&device::open("cpu")?, &spec)?;
+    /// let view = session.view::<u32>(0, "words")?;
+    /// let words = view.words()?; // the words themselves, not a copy
+    /// words[0].store(21, Relaxed);
+    /// let double = Task::new(session.opcode("double")?);
+    /// session.producer(0)?.submit(double)?.wait(Duration::from_secs(60))?;
+    /// assert_eq!(words[1].load(Relaxed), 42);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn in_host_memory(self) -> Self {
+        Region { memory: RegionMemory::Host, ..self }
     }
 }
 

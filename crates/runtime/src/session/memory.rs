@@ -127,7 +127,8 @@ impl MemoryOwner {
 }
 
 /// The memory that rings lie in: far slots, records, tails, the host's control words and the kernel's answers to them,
-/// the slots that tickets have given up, and the host's copies of near slots.
+/// the slots that tickets have given up, and the host's copies of near slots. Regions of the workspace that lie in host
+/// memory belong to it too.
 ///
 /// No run owns any of this memory, so it stays when a run ends.
 #[derive(Debug)]
@@ -181,7 +182,7 @@ impl RingMemory {
     }
 }
 
-/// The memory of a session that lies at its device: near slots, claims, frontiers, counters, the log and the workspace.
+/// The memory of a session that lies at its device: near slots, claims, frontiers, counters, the log and the rest of the workspace.
 ///
 /// This memory stays while one run on the device follows another, and is lost with the device.
 #[derive(Debug)]

@@ -21,7 +21,8 @@
 //!
 //! **What the next kernel finds.** Masks, quotas and other control words are as the host has set them last. The workspace, the
 //! observables and the log are as at a first launch: zeros, or what the user's [hook](super::Session::on_recovery) has
-//! written. Kept regions are [restored](super::rerun). Near slots are polled in the host's memory, as after a [move](super::move_to).
+//! written. Kept regions are [restored](super::rerun). Regions in host memory are part of the memory of the rings, and stay. Near
+//! slots are polled in the host's memory, as after a [move](super::move_to).
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -74,7 +75,8 @@ pub struct RecoveringSession<'r> {
 }
 
 impl RecoveringSession<'_> {
-    /// Returns a view of a tenant's piece of a region, as [`Session::view`] does. All elements are zero.
+    /// Returns a view of a tenant's piece of a region, as [`Session::view`] does. All elements are zero, except those of
+    /// regions in host memory, which are as tasks and the host have left them.
     ///
     /// # Errors
     ///

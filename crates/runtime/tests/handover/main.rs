@@ -2,6 +2,7 @@
 //! way.
 
 mod failures;
+mod host_regions;
 mod island;
 mod load;
 mod moves;

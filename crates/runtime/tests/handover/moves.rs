@@ -17,7 +17,7 @@ use crate::pretend::PretendDevice;
 use crate::{ALONE, LONG, park, parked, run, version};
 
 /// Opens a device by its name, among them the interpreter as a device with memory of its own, which the host can map or not.
-fn open_any(name: &str) -> Arc<dyn Device> {
+pub(crate) fn open_any(name: &str) -> Arc<dyn Device> {
     match name {
         "apart" => {}
         "island" => return open_island(),
@@ -30,12 +30,12 @@ fn open_any(name: &str) -> Arc<dyn Device> {
 }
 
 /// Keeps other tests from using the GPU, if there is one.
-fn alone() -> Option<MutexGuard<'static, ()>> {
+pub(crate) fn alone() -> Option<MutexGuard<'static, ()>> {
     open("cuda").is_ok().then(|| ALONE.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// The devices that a session goes through, one after the other. From the CPU it goes to each of the others and back.
-fn journey() -> Vec<&'static str> {
+pub(crate) fn journey() -> Vec<&'static str> {
     let mut names = vec!["reference", "apart", "cpu", "island", "cpu", "apart", "island", "reference", "cpu"];
     if open("cuda").is_ok() {
         names.extend(["cuda", "cpu"]);

@@ -14,6 +14,7 @@ mod counts;
 mod ends;
 mod fences;
 mod futures;
+mod host_regions;
 mod hostile;
 mod imports;
 mod iterators;
@@ -47,8 +48,29 @@ fn main() -> ExitCode {
         };
     }
     let themes = themes![
-        asks, cells, counts, ends, fences, futures, hostile, imports, iterators, packed, payload, pressure,
-        prints, rights, runs, shares, spread, tenants, torn, trees, turns, wide,
+        asks,
+        cells,
+        counts,
+        ends,
+        fences,
+        futures,
+        host_regions,
+        hostile,
+        imports,
+        iterators,
+        packed,
+        payload,
+        pressure,
+        prints,
+        rights,
+        runs,
+        shares,
+        spread,
+        tenants,
+        torn,
+        trees,
+        turns,
+        wide,
     ];
     let mut all = Vec::new();
     for name in ["cpu", "reference", "apart", "process:cpu", "cuda"] {

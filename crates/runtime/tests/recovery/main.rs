@@ -7,6 +7,7 @@ mod cells;
 #[path = "../countdown/mod.rs"]
 mod countdown;
 mod ends;
+mod host_regions;
 mod kept;
 mod load;
 mod once;
@@ -200,6 +201,7 @@ fn the_page_names_tests_that_there_are() {
     let modules = [
         "cells::",
         "ends::",
+        "host_regions::",
         "kept::",
         "load::",
         "once::",

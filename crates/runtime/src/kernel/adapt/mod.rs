@@ -46,6 +46,7 @@ use super::context::{KernelContext, U32};
 use super::handler::{ARG, ARGS, FRAME, OBSERVABLE, Width};
 use super::import::{self, VerbAction};
 use super::steps::outcome;
+use super::tenant::RegionMemory;
 use crate::protocol::{FaultCode, Opcode};
 
 /// A handler as the kernel calls it, with [`HandlerArgs`] as a tuple. It gives the task's result.
@@ -106,6 +107,7 @@ pub(super) struct RegionPiece {
     /// The column of the table of pieces.
     column: u32,
     elem: Type,
+    memory: RegionMemory,
 }
 
 /// The code of a handler that has been checked.
@@ -215,7 +217,8 @@ impl HandlerCode {
     ) -> HandlerBuffers {
         let areas = &kernel.layout.areas;
         let piece = |buffer, column: usize, elem| {
-            HandlerBuffer::Piece(RegionPiece { buffer, column: column as u32, elem })
+            let memory = areas.get(column).map(|area| area.region.memory).unwrap_or_default();
+            HandlerBuffer::Piece(RegionPiece { buffer, column: column as u32, elem, memory })
         };
         let place = |name: &str| {
             PlaceKind::from_buffer(name).filter(|kind| match kind {
@@ -256,10 +259,12 @@ struct AdaptRule<'b, 'k, 'h> {
 
 impl AdaptRule<'_, '_, '_> {
     /// The scope that an access to a piece needs. In a kernel of one group, the scope of the group is as good as that
-    /// of the device. What is read past the nearest cache is read at the device's scope at least.
-    fn access_scope(&self, op: Op, scope: Scope) -> Scope {
+    /// of the device. What is read past the nearest cache is read at the device's scope at least. A device with memory of
+    /// its own reads host memory past all of its caches.
+    fn access_scope(&self, op: Op, scope: Scope, memory: RegionMemory) -> Scope {
         let past_cache = self.past_cache && op == Op::LoadWide;
         match scope {
+            _ if memory == RegionMemory::Host && self.task.kernel.layout.remote => Scope::System,
             Scope::Group if past_cache => Scope::Device,
             Scope::Device if self.task.kernel.layout.groups == 1 && !past_cache => Scope::Group,
             scope => scope,
@@ -269,7 +274,7 @@ impl AdaptRule<'_, '_, '_> {
     /// Writes an access to a region.
     fn access_region(&self, inst: Inst, node: &Node, piece: RegionPiece, args: &[Operand]) -> Vec<Operand> {
         let (f, op) = (self.task.f, node.op);
-        let RegionPiece { buffer, column, elem } = piece;
+        let RegionPiece { buffer, column, elem, memory } = piece;
         let at = |at: U32<'_>| {
             let mut args = args.to_vec();
             args[0] = builder::Arg::operand(at);
@@ -277,9 +282,10 @@ impl AdaptRule<'_, '_, '_> {
         };
         let emit = |place: U32<'_>| match node.attr {
             Attr::Atomic(_, order, scope) => {
-                f.push_op(op, Attr::Atomic(buffer, order, self.access_scope(op, scope)), at(place))
+                f.push_op(op, Attr::Atomic(buffer, order, self.access_scope(op, scope, memory)), at(place))
             }
-            _ if self.past_cache && op.effect() == OpEffect::Read => {
+            // Loads from host memory never stay in a cache of the device.
+            _ if self.past_cache && memory == RegionMemory::Device && op.effect() == OpEffect::Read => {
                 self.load_past_cache(op, (buffer, elem), &at(place))
             }
             _ => f.push_op(op, Attr::Buffer(buffer), at(place)),

@@ -19,6 +19,7 @@ use crate::kernel::handler::{
 use crate::kernel::import::{self, VerbAction};
 use crate::kernel::kept;
 use crate::kernel::spec::{Lifetime, Spec};
+use crate::kernel::tenant::RegionMemory;
 use crate::protocol::Opcode;
 
 /// The names of the kernel's own functions, which no handler can have.
@@ -123,6 +124,7 @@ pub(super) fn check_handler<'s>(
     let has = PlaceUse { payload: spec.payload > 0, reply: spec.reply > 0 };
     let places = PlaceUse::of_handler(&module, has);
     let arity = check_ops(handler, &module, func, places)?;
+    check_host_regions(spec, &module, func).map_err(|why| refuse_handler(handler, why))?;
     let actions: Vec<VerbAction> = callees().filter_map(|verb| import::verb_action(&verb.name)).collect();
     let resumable = actions.iter().any(|action| action.needs_cell());
     kept::check_writer(spec, handler, (&module, func), &actions)
@@ -268,6 +270,22 @@ fn check_place(spec: &Spec, kind: PlaceKind, decl: &BufferDecl) -> Option<Result
     let written = kind == PlaceKind::Payload && decl.access != Access::Read;
     let wrong = decl.elem != Type::U32 || decl.len != Len::Launch || written;
     Some(if wrong { Err(format!("must be declared as `[u32; ?] global {access}`")) } else { Ok(()) })
+}
+
+/// Refuses read-modify-writes of regions in host memory.
+fn check_host_regions(spec: &Spec, module: &Valid, func: Func) -> Result<(), String> {
+    let in_host_memory = |name: &str| {
+        spec.regions.iter().any(|region| region.name == name && region.memory == RegionMemory::Host)
+    };
+    for (_, node) in module.functions[func].insts().filter(|(_, node)| node.op.is_read_modify_write()) {
+        let buffer = node.buffer().map(|buffer| &module.buffers[buffer]);
+        if let Some(decl) = buffer.filter(|decl| decl.space == Space::Global && in_host_memory(&decl.name)) {
+            let (op, name) = (node.op.row().name, &decl.name);
+            let why = "lies in host memory, and not every device makes that atomic against the host";
+            return Err(format!("`{op}` modifies region {name:?}, which {why}"));
+        }
+    }
+    Ok(())
 }
 
 /// Refuses ops that a handler may not use. Gives the number of arguments that the handler reads.

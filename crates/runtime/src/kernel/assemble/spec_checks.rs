@@ -11,7 +11,7 @@ use crate::kernel::kept;
 use crate::kernel::layout::check_addressed;
 use crate::kernel::placement::Placement;
 use crate::kernel::spec::{Geometry, Io, Lifetime, Recovery, SlotBody, Spec};
-use crate::kernel::tenant::{Region, Tenant};
+use crate::kernel::tenant::{Region, RegionMemory, Tenant};
 use crate::protocol::log::Format;
 
 /// The most producers of all tenants together.
@@ -173,6 +173,10 @@ fn check_regions(spec: &Spec) -> Result<(), AssembleError> {
         Some(data) if data.elem != Type::U32 || data.access != Access::ReadWrite || data.shared => {
             refuse(data, "this region must hold u32, must be writable, and cannot be shared by tenants")
         }
+        Some(data) if data.memory == RegionMemory::Host => refuse(
+            data,
+            "this region must lie in the memory of the device, because built-in opcodes modify it atomically",
+        ),
         Some(_) => Ok(()),
         None => Err(AssembleError::Region { name: "data".into(), why: "this region must exist".into() }),
     }

@@ -65,7 +65,8 @@ fn print_region(region: &Region, f: &mut Formatter<'_>) -> Result {
     writeln!(f, "\n[[region]]\nname = {}", quote_toml(&region.name))?;
     writeln!(f, "type = {:?}\nlen = {}", word_of(TYPE, &region.elem), region.len)?;
     writeln!(f, "access = {:?}\nshared = {}", word_of(ACCESS, &region.access), region.shared)?;
-    writeln!(f, "retention = {:?}", word_of(RETENTION, &region.retention))
+    writeln!(f, "retention = {:?}", word_of(RETENTION, &region.retention))?;
+    writeln!(f, "memory = {:?}", word_of(REGION_MEMORY, &region.memory))
 }
 
 fn print_tenant(tenant: &Tenant, f: &mut Formatter<'_>) -> Result {

@@ -263,9 +263,10 @@ fn read_region(table: TomlTable<'_>) -> Option<Region> {
     let access = table.get("access").and_then(|value| table.read_word(value, ACCESS));
     let shared = table.flag("shared");
     let retention = table.word_or_default("retention", RETENTION);
+    let memory = table.word_or_default("memory", REGION_MEMORY);
     table.refuse_unknown_keys();
     let access = access.unwrap_or(if shared { Access::Read } else { Access::ReadWrite });
-    Some(Region { access, shared, retention, ..Region::new(name?, elem?, len?) })
+    Some(Region { access, shared, retention, memory, ..Region::new(name?, elem?, len?) })
 }
 
 fn read_tenant(table: TomlTable<'_>, handlers: &[NamedHandler]) -> Option<Tenant> {

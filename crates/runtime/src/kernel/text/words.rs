@@ -7,7 +7,7 @@ use pelton_ir::types::{Access, Type};
 use crate::kernel::handler::{Class, Visible, Width};
 use crate::kernel::placement::Placement;
 use crate::kernel::spec::{Claim, Io, Lifetime, Recovery, Report, SlotBody, TaskOrder, Telemetry};
-use crate::kernel::tenant::Retention;
+use crate::kernel::tenant::{RegionMemory, Retention};
 use crate::protocol::Priority;
 
 /// The values of an axis, each with its word.
@@ -49,6 +49,8 @@ pub(super) const ACCESS: WordList<Access> = &[
 ];
 pub(super) const RETENTION: WordList<Retention> =
     &[("volatile", Retention::Volatile), ("kept", Retention::Kept)];
+pub(super) const REGION_MEMORY: WordList<RegionMemory> =
+    &[("device", RegionMemory::Device), ("host", RegionMemory::Host)];
 
 pub(super) const PRIORITY: WordList<Priority> = &[
     ("critical", Priority::Critical),
