@@ -123,6 +123,7 @@ pub mod task;
 pub mod drain;
 pub mod journal;
 pub mod session;
+pub mod stream;
 pub mod telemetry;
 pub mod workspace;
 

@@ -53,7 +53,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use pelton_device::Device;
+use pelton_device::{Device, Memory};
 
 pub(crate) use self::checkpoint::KeptPiece;
 pub(crate) use self::fill::fill_buffers;
@@ -74,6 +74,7 @@ use crate::kernel::cells::cell_fact;
 use crate::kernel::layout::Layout;
 use crate::kernel::{BufferId, Spec, TenantId};
 use crate::protocol::{Opcode, control};
+use crate::stream::StreamPlaces;
 use crate::telemetry::{self, LogPosition, LogPrinter, Snapshot, TaskState};
 use crate::workspace::{self, Element, PieceLocation, RegionView};
 
@@ -130,6 +131,7 @@ pub struct Session {
     hand_over: Mutex<()>,
     changes: Mutex<ControlChanges>,
     printer: LogPrinter,
+    streams: StreamPlaces,
     reaper: Option<JoinHandle<()>>,
 }
 
@@ -192,6 +194,7 @@ impl Session {
             hand_over: Mutex::new(()),
             changes: ControlChanges::new(&spec.tenants),
             printer: LogPrinter::new(&spec.formats),
+            streams: StreamPlaces::default(),
             reaper: Some(reaper),
         })
     }
@@ -286,8 +289,9 @@ impl Session {
     /// elements. The name `observable` refers to the tenant's observables, which are words that tasks show to the host.
     ///
     /// If the session [recovers](crate::Recovery), a view that was opened before is one of the memory that was lost: what is
-    /// written there reaches no kernel, and copies fail or give what was there last. Open another one then. A view of a
-    /// [kept](crate::Retention) region stays good. Each write to such a region takes a [checkpoint](Session::checkpoint).
+    /// written there reaches no kernel, and copies fail or give what was there last. Open another one then. Views of regions
+    /// in host memory stay valid. So does a view of a [kept](crate::Retention) region; each write to such a region takes a
+    /// [checkpoint](Session::checkpoint).
     ///
     /// # Errors
     ///
@@ -305,6 +309,16 @@ impl Session {
     /// [`Error::UnknownTenant`] and [`Error::UnknownRegion`].
     pub fn piece(&self, tenant: TenantId, region: &str) -> Result<PieceLocation, Error> {
         workspace::find_piece(&self.rings().layout, tenant, region)
+    }
+
+    /// Returns the memory that a piece of a region lies in.
+    pub(crate) fn piece_memory(&self, piece: &PieceLocation) -> Result<Memory, Error> {
+        self.kernel().memories.get(piece.key).cloned().ok_or(Error::Internal("region"))
+    }
+
+    /// Returns the places that streams of this session read into.
+    pub(crate) fn stream_places(&self) -> &StreamPlaces {
+        &self.streams
     }
 
     /// Returns the epoch, which is the number of fences of this session that have ended so far.
