@@ -24,6 +24,7 @@ mod opt;
 mod recording;
 mod run;
 mod scan;
+mod size;
 mod source;
 mod stop;
 mod term;

@@ -13,6 +13,7 @@ mod replay;
 mod results;
 mod standstill;
 mod stores;
+mod stream;
 mod submitted;
 mod task;
 mod watch;
@@ -35,6 +36,7 @@ use self::job::{RunJob, RunSummary};
 use self::journal::{FsyncArg, JournalledOutput, RunJournal};
 use self::output::PlainOutput;
 use self::results::EndCounts;
+use self::stream::StreamArgs;
 use self::submitted::ResultOrder;
 use self::task::TaskNames;
 use self::watch::WatchedSpec;
@@ -55,6 +57,7 @@ Examples:
   pelton run spec.toml --order done --bad skip --stats < tasks.jsonl
   tail -f tasks.jsonl | pelton run spec.toml --watch
   pelton run spec.toml --journal run.journal < tasks.jsonl >> results.jsonl
+  pelton run examples/run/stream.toml --stream README.md docs --op lines
 
 Tasks, one per line; blank lines and lines that begin with # are skipped:
   {\"op\": \"add\", \"args\": [1, 2], \"tenant\": \"alice\", \"priority\": \"high\"}
@@ -98,6 +101,16 @@ been printed are printed. A few may then be there twice, which the line numbers 
 or an input with other tasks, is refused. Memory is not kept, so results that depend on what earlier
 tasks have stored may differ after a crash. `pelton journal` shows what a journal has, and
 `pelton replay` runs its tasks again.
+
+With --stream, files, folders, pipes and sockets are read in chunks instead of lines, and each chunk
+becomes a task of the handler that --op names. Chunks are read into a region of the spec that lies in
+host memory (memory = \"host\") and is named stream, several of them ahead. Arguments 0 to 5 of a task
+are the chunk's first element in the region, its number of bytes, the low and the high half of its
+offset in the file, the number of the file, and how many bytes at its beginning the last chunk had
+too (--overlap). Bytes after the last one are zero up to a multiple of 64. One line per chunk:
+  {\"file\": \"a.log\", \"offset\": 65536, \"bytes\": 65536, \"status\": \"done\", \"result\": 7}
+Ctrl-C reads no more, and prints the results of what was read. If something cannot be read, the
+results of everything before it are printed, the error says where that was, and the status is 1.
 
 With lifetime = \"drain\" in the spec, the lines are run in batches, one pass per batch.
 INIT is written as for `pelton exec`, and fills a region from its first element on.
@@ -147,6 +160,9 @@ pub(crate) struct RunArgs {
     /// Print the summary on standard error as JSON
     #[arg(long)]
     json: bool,
+
+    #[command(flatten)]
+    stream: StreamArgs,
 }
 
 /// Refuses handlers that wait for a host that resumes them, because nothing here does.
@@ -174,6 +190,9 @@ fn read_or_watch(args: &RunArgs, term: &Term) -> Result<(Spec, Option<WatchedSpe
 pub(crate) fn run_spec(args: &RunArgs, term: &Term) -> Result<CliStatus, CliError> {
     let (spec, watched) = read_or_watch(args, term)?;
     refuse_parking(&spec)?;
+    if !args.stream.paths.is_empty() {
+        return stream::run_stream(args, &spec, term);
+    }
     let journal = RunJournal::from_args(args, &spec)?;
     stop::listen()?;
     let device = open(&args.device)?;

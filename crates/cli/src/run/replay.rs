@@ -14,6 +14,7 @@ use super::intake::{BadLines, Halt};
 use super::job::{RunJob, RunSummary};
 use super::journal::FsyncArg;
 use super::output::{PlainOutput, ResultOutput};
+use super::stream::StreamArgs;
 use super::submitted::ResultOrder;
 use super::task::TaskNames;
 use super::{RunArgs, input_bar, print_summary};
@@ -152,6 +153,7 @@ fn replay_run_args(args: &ReplayArgs, header: &RunHeader) -> Result<RunArgs, Cli
         buffers: buffers.collect::<Result<_, CliError>>()?,
         outs: Vec::new(),
         watch: false,
+        stream: StreamArgs::default(),
         journal: None,
         fsync: FsyncArg::Never,
         stats: false,

@@ -1,6 +1,6 @@
 //! Writes results as lines of JSON.
 
-use std::io::Write;
+use std::io::{self, Write};
 
 use pelton::kernel::TenantId;
 use pelton::{EventCondition, Opcode, TaskError};
@@ -120,28 +120,35 @@ impl<'n, O: ResultOutput> ResultWriter<'n, O> {
                 write_reply(out, reply, mark.reply_form)?;
                 out.write_all(b"}\n")?;
             }
-            Err(TaskError::Fault(fault)) => {
-                write!(out, ", \"status\": \"fault\", \"fault\": {{\"code\": {}, ", fault.code.code())?;
-                // The name of a fault has no characters that JSON would escape.
-                write!(out, "\"name\": \"{}\"", fault.code)?;
-                if mark.op == Opcode::PACKED_SLOT {
-                    write!(out, ", \"inner\": {}", fault.inner)?;
-                }
-                out.write_all(b"}}\n")?;
-            }
-            Err(TaskError::Lost { may_have_run, .. }) => {
-                writeln!(out, ", \"status\": \"lost\", \"may_have_run\": {may_have_run}}}")?;
-            }
-            Err(why) => {
-                let status = match why {
-                    TaskError::Cancelled { .. } => "cancelled",
-                    TaskError::Stopped { .. } => "stopped",
-                    TaskError::Left => "left",
-                    _ => "lost",
-                };
-                writeln!(out, ", \"status\": \"{status}\"}}")?;
-            }
+            Err(why) => write_no_result(out, why, Some(mark.op))?,
         }
         Ok(())
+    }
+}
+
+/// Writes the end of the line of a task that has no result.
+pub(super) fn write_no_result(out: &mut Vec<u8>, why: TaskError, op: Option<Opcode>) -> io::Result<()> {
+    match why {
+        TaskError::Fault(fault) => {
+            write!(out, ", \"status\": \"fault\", \"fault\": {{\"code\": {}, ", fault.code.code())?;
+            // The name of a fault has no characters that JSON would escape.
+            write!(out, "\"name\": \"{}\"", fault.code)?;
+            if op == Some(Opcode::PACKED_SLOT) {
+                write!(out, ", \"inner\": {}", fault.inner)?;
+            }
+            out.write_all(b"}}\n")
+        }
+        TaskError::Lost { may_have_run, .. } => {
+            writeln!(out, ", \"status\": \"lost\", \"may_have_run\": {may_have_run}}}")
+        }
+        why => {
+            let status = match why {
+                TaskError::Cancelled { .. } => "cancelled",
+                TaskError::Stopped { .. } => "stopped",
+                TaskError::Left => "left",
+                _ => "lost",
+            };
+            writeln!(out, ", \"status\": \"{status}\"}}")
+        }
     }
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::count::parse_count_in;
-use crate::scan::size::parse_size;
+use crate::size::parse_size;
 
 /// Find secrets, or whatever else rules describe, in files, folders and pipes
 #[derive(clap::Args)]

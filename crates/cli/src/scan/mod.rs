@@ -22,7 +22,6 @@ mod print;
 mod redact;
 mod report;
 mod rule_options;
-mod size;
 mod sorter;
 mod staged;
 mod stats;

@@ -9,9 +9,9 @@ use indicatif::{ProgressBar, ProgressDrawTarget};
 use crate::error::CliError;
 use crate::scan::order::OutputPiece;
 use crate::scan::report::ScanCounters;
-use crate::scan::size::spell_size;
 use crate::scan::threads::WorkerThreads;
 use crate::scan::work::ScanWork;
+use crate::size::spell_size;
 use crate::stop;
 use crate::term::Term;
 

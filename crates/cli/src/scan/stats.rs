@@ -6,8 +6,8 @@ use std::time::Duration;
 use crate::scan::escape::shown_text;
 use crate::scan::print::ScanEnd;
 use crate::scan::report::ScanCounters;
-use crate::scan::size::spell_size;
 use crate::scan::work::ScanWork;
+use crate::size::spell_size;
 use crate::term::Term;
 
 /// How long the parts of a scan took.

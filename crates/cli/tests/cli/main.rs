@@ -23,6 +23,7 @@ mod run;
 mod run_graphs;
 mod run_payload;
 mod run_steps;
+mod run_stream;
 mod run_watch;
 mod scan;
 mod scan_files;

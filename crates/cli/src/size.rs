@@ -4,7 +4,7 @@
 const FORM: &str = "write a number of bytes, or one with K, M, G or T, as in 10M";
 
 /// Parses a size such as `4096`, `500K`, `10M`, `1.5G` or `256MiB`. The letters stand for powers of 1024.
-pub(super) fn parse_size(text: &str) -> Result<u64, String> {
+pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.' && c != '_').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let shift = match unit.trim_start().to_ascii_uppercase().as_str() {
@@ -25,7 +25,7 @@ pub(super) fn parse_size(text: &str) -> Result<u64, String> {
 }
 
 /// Spells a size with the unit that fits it, as in `1.2 MiB`.
-pub(super) fn spell_size(bytes: u64) -> String {
+pub(crate) fn spell_size(bytes: u64) -> String {
     let units = ["KiB", "MiB", "GiB", "TiB"];
     if bytes < 1024 {
         return format!("{bytes} B");
