@@ -10,6 +10,7 @@ mod device;
 mod echo;
 mod flood;
 mod handover;
+mod io;
 mod journal;
 pub(crate) mod machine;
 mod mark;
@@ -52,6 +53,7 @@ enum BenchGroup {
     #[cfg(target_os = "linux")]
     Recovery(recovery::RecoveryArgs),
     Journal(journal::JournalBenchArgs),
+    Io(io::IoBenchArgs),
     Soak(soak::SoakArgs),
 }
 
@@ -69,6 +71,7 @@ Examples:
   pelton bench handover --quick
   pelton bench recovery --quick
   pelton bench journal --quick
+  pelton bench io --quick
   pelton bench soak --tasks 1e8 --start 4294900000
   pelton bench soak --device cuda --tasks 1e10 --slots 65536 --producers 8 --placement near
   pelton bench soak --load graphs --graphs 1e6
@@ -117,6 +120,7 @@ impl BenchArgs {
             #[cfg(target_os = "linux")]
             BenchGroup::Recovery(group) => ("recovery", group.flags()),
             BenchGroup::Journal(group) => ("journal", group.flags()),
+            BenchGroup::Io(group) => ("io", group.flags()),
             BenchGroup::Soak(_) => {
                 return Err(CliError::Wrong(
                     "`bench soak` does not compare builds; leave out --against".into(),
@@ -151,6 +155,7 @@ pub(crate) fn run_bench(args: &BenchArgs, term: &Term) -> Result<CliStatus, CliE
         #[cfg(target_os = "linux")]
         (None, BenchGroup::Recovery(group)) => recovery::run_recovery(group, only, rounds, &mut rows, term),
         (None, BenchGroup::Journal(group)) => journal::bench_journal(group, only, rounds, &mut rows, term),
+        (None, BenchGroup::Io(group)) => io::bench_io(group, only, rounds, &mut rows, term),
     };
     finish_bench(ended, &rows, args, term)?;
     Ok(stop::status_after(rows.len(), term))

@@ -185,6 +185,25 @@ fn journals_are_compared_with_plain_writes() {
 }
 
 #[test]
+fn streams_are_compared_with_a_loop_of_reads() {
+    let folder = crate::ScratchFolder::new("bench-io");
+    let args = ["io", "--quick", "--rounds", "1", "--device", "cpu", "--folder", &folder.path(""), "--only"];
+    let rows = rows(&[&args[..], &["of 1024"]].concat());
+    let cases: Vec<&str> = rows.iter().filter_map(|row| row["case"].as_str()).collect();
+    let rings = cfg!(target_os = "linux").then_some("page cache, io-uring, chunks of 1024 KiB");
+    let others = ["page cache, plain, chunks of 1024 KiB", "host memory, chunks of 1024 KiB"];
+    assert!(cases.iter().copied().eq(rings.into_iter().chain(others)), "{cases:?}");
+    for row in &rows {
+        assert_eq!(
+            (&row["group"], &row["metric"], &row["device"]),
+            (&"io".into(), &"GB/s".into(), &"cpu".into())
+        );
+        assert!(row["value"].as_f64() > Some(0.0) && row["ratio"].as_f64() > Some(0.0), "{row}");
+    }
+    assert_eq!(std::fs::read_dir(&folder.0).expect("it is there").count(), 0, "what was written is removed");
+}
+
+#[test]
 fn steps_of_compiling_are_chosen_by_name() {
     let cases = |only| -> Vec<String> {
         let rows = rows(&["compile", "--only", only]);

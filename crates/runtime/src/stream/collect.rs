@@ -14,6 +14,8 @@ use crate::error::TaskError;
 
 /// How long to spin for the end of a task before the thread sleeps. Readers and the kernel may need its core.
 const SPIN: Duration = Duration::from_micros(1);
+/// How often the thread then gives its core away and looks again before it sleeps. Small chunks end within microseconds.
+const YIELDS: u32 = 64;
 /// How long the thread sleeps between two looks.
 const NAP: Duration = Duration::from_micros(50);
 
@@ -239,6 +241,12 @@ fn wait_briefly(submitted: &mut SubmittedChunk) -> bool {
     // This also notices if the session's device is lost.
     if !matches!(submitted.ticket.wait(SPIN), Err(TaskError::Late)) {
         return true;
+    }
+    for _ in 0..YIELDS {
+        std::thread::yield_now();
+        if submitted.ticket.has_ended() {
+            return true;
+        }
     }
     std::thread::sleep(NAP);
     submitted.ticket.has_ended()
