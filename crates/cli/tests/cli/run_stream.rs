@@ -1,7 +1,7 @@
 //! `pelton run --stream`.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
@@ -260,4 +260,70 @@ fn a_reader_that_leaves_ends_the_stream() {
     let ran: RunOutput = Command::new("sh").args(["-c", &script]).output().expect("it starts").into();
     assert_eq!(ran.out.lines().count(), 3, "{}", ran.out);
     assert!(ran.err.contains("stopped, because the results cannot be written"), "{}", ran.err);
+}
+
+/// Catches a file that is gone when its turn comes, and is then left out.
+#[test]
+#[cfg(unix)]
+fn a_file_that_vanishes_is_an_error() {
+    let folder = ScratchFolder::new("stream-vanishes");
+    let (pipe, victim) = (folder.path("pipe"), folder.file("victim", text(10)));
+    assert!(Command::new("mkfifo").arg(&pipe).status().expect("it is there").success());
+    let child = command()
+        .args(["run", &example(), "--op", "lines", "--stream", &pipe, &victim])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    // Opening the pipe waits until the program reads it, and it has looked at both paths by then.
+    let mut sender = fs::OpenOptions::new().write(true).open(&pipe).expect("it is there");
+    sender.write_all(text(5).as_bytes()).expect("it is read");
+    fs::remove_file(&victim).expect("it is there");
+    drop(sender);
+    let ran: RunOutput = child.wait_with_output().expect("it ends").into();
+    assert_eq!((ran.code, sum(&rows(&ran))), (Some(1), 5), "{}", ran.err);
+    assert!(ran.err.contains(&format!("error: cannot open {victim}: No such file")), "{}", ran.err);
+}
+
+/// Catches a file that becomes shorter and whose results look as if it had always been so. Nobody reads the results at
+/// first, so the program cannot get far.
+#[test]
+#[cfg(unix)]
+fn a_file_that_shrinks_is_an_error() {
+    let folder = ScratchFolder::new("stream-shrinks");
+    let path = folder.file("text", text(100_000));
+    for engine in ["plain", "auto"] {
+        folder.file("text", text(100_000));
+        let mut child = command()
+            .args([
+                "run",
+                &example(),
+                "--op",
+                "lines",
+                "--chunk",
+                "64",
+                "--engine",
+                engine,
+                "--stream",
+                &path,
+            ])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        let mut output = BufReader::new(child.stdout.take().expect("it was piped"));
+        let mut out = String::new();
+        output.read_line(&mut out).expect("it is text");
+        fs::OpenOptions::new()
+            .write(true)
+            .open(&path)
+            .and_then(|file| file.set_len(900_000))
+            .expect("it is ours");
+        output.read_to_string(&mut out).expect("it is text");
+        let ran: RunOutput = child.wait_with_output().expect("it ends").into();
+        assert_eq!(ran.code, Some(1), "{}", ran.err);
+        let why = format!("{path} ended at byte 900000, although it had 1000000 bytes when it was opened");
+        assert!(ran.err.contains(&why), "{}", ran.err);
+        assert_eq!(out.lines().count(), 900_000 / 64, "whole chunks before it are there");
+    }
 }
