@@ -249,13 +249,19 @@ impl<L: SlotLines, W: RingWords> HostRing<L, W> {
     /// Returns whether [`reclaim`](HostRing::reclaim) would find slots to reuse from `free` on. Any thread may ask. The producer may have reused
     /// the slots meanwhile, so the answer is a hint to call `reclaim` and no more.
     pub fn can_reclaim(&self, free: u64, tail: u64) -> bool {
+        self.given_up_until(free, tail).is_some()
+    }
+
+    /// Returns the end of the positions that were given up together from `free` on, if their tasks have ended, so that
+    /// [`reclaim`](HostRing::reclaim) would find them. Any thread may ask, and the answer is a hint as well.
+    pub(crate) fn given_up_until(&self, free: u64, tail: u64) -> Option<u64> {
         if free >= tail {
-            return false;
+            return None;
         }
         // Pairs with the release in `give_up`.
         let word = self.taken.load(self.slot_at(free), Ordering::Acquire);
         let end = free + (word & (SEEN - 1));
-        word != 0 && (word & SEEN != 0 || self.frontier(free, end) == end)
+        (word != 0 && (word & SEEN != 0 || self.frontier(free, end) == end)).then_some(end)
     }
 
     /// Takes back the positions that were given up together from `position` on, if their tasks have ended, and returns how many these are. For

@@ -262,8 +262,8 @@ impl Rings {
     #[cold]
     pub(super) fn ask_checkpoint_for(&self, stripe: &Stripe) {
         let (free, tail) = (stripe.free.load(Ordering::Relaxed), stripe.tail.load(Ordering::Relaxed));
-        let waits =
-            stripe.ring.can_reclaim(free, tail) && !stripe.ring.can_reclaim(free, stripe.reuse_limit(tail));
+        // What was given up together is taken back together, and a checkpoint may cover a part of it.
+        let waits = stripe.ring.given_up_until(free, tail).is_some_and(|end| end > stripe.reuse_limit(end));
         // Waking issues a fence, so the reaper sees this before it parks.
         if waits && self.kept.is_some() && !self.wait_list.checkpoint_asked.swap(true, Ordering::Relaxed) {
             self.wait_list.event.wake();

@@ -156,8 +156,8 @@ impl Stripe {
             return used.filter(|position| *position != 0).any(|at| self.ring.can_reclaim(at, at + 1));
         }
         // Relaxed: the reaper has seen that the producer registered, so it sees what the producer wrote before.
-        let tail = self.tail.load(Ordering::Relaxed);
-        self.ring.can_reclaim(self.free.load(Ordering::Relaxed), self.reuse_limit(tail))
+        let (free, tail) = (self.free.load(Ordering::Relaxed), self.tail.load(Ordering::Relaxed));
+        self.ring.given_up_until(free, tail).is_some_and(|end| end <= self.reuse_limit(end))
     }
 
     /// Returns the first position of a stripe of slots whose task has no record. A kernel may have taken tasks beyond the

@@ -370,6 +370,39 @@ fn what_ended_before_an_older_task_runs_once_more_once() {
     });
 }
 
+/// Catches a ring that stays full because a checkpoint covers only a part of the tasks whose slots were given up together.
+#[test]
+fn tasks_that_are_covered_in_part_free_their_slots() {
+    in_shapes(ALL, &[Placement::Far], |shape| {
+        // The tasks of a window end together, so those of the first windows have ended when one of the third waits.
+        let spec = spec(shape, 16);
+        let spec = Spec { geometry: spec.geometry.clone().window(4), ..spec };
+        let session = shape.launch(&spec);
+        let mut producer = session.producer(0).unwrap().patience(LONG);
+        for wakes in [false, true] {
+            let name = |at| if at == 8 { "count_later" } else { "count" };
+            let tasks = (0..16).map(|at| task(&session, name(at), &[at, 1])).collect::<Vec<_>>();
+            let mut span = producer.submit_all(tasks).unwrap();
+            until_waiting(&session);
+            until("the first tasks end", || span.result(7).is_some());
+            go_on(&session);
+            lose(shape, &session);
+            span.wait(LONG).unwrap();
+            drop(span);
+            let next = match wakes {
+                true => block_on(producer.submit_when_room(task(&session, "count", &[20, 1]))),
+                false => producer.submit(task(&session, "count", &[20, 1])),
+            };
+            assert_eq!(next.unwrap().wait(LONG), Ok(40), "{}", shape.name);
+            session.on_recovery(|_| Ok(()));
+            session.checkpoint().unwrap();
+            lose(shape, &session);
+        }
+        let expected: Vec<u32> = (0..COUNTS).map(|at| if at < 16 || at == 20 { 2 } else { 0 }).collect();
+        assert_eq!(counts(&session), expected, "{}", shape.name);
+    });
+}
+
 /// Runs a future on this thread, which is parked while it waits.
 fn block_on<F: Future>(future: F) -> F::Output {
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
