@@ -8,9 +8,10 @@ use std::time::Duration;
 use libtest_mimic::{Arguments, Trial, run};
 use pelton::device::process::{ProcessConfig, ProcessDevice};
 use pelton::device::{Device, DeviceError, open};
+use pelton::ir::types::{Order, Scope, Type};
 use pelton::{
-    Batch, Drain, Error, Geometry, Handler, LossReason, Opcode, Recovery, Session, SessionEnd, Spec, Task,
-    TaskError, TaskState,
+    Batch, Class, Drain, Error, Geometry, Handler, LossReason, Opcode, Recovery, Region, Session, SessionEnd,
+    Spec, Task, TaskError, TaskOrder, TaskState,
 };
 
 /// The environment variable that says how many processes are killed, if not as many as usual.
@@ -24,13 +25,15 @@ type Test = (&'static str, fn(&str));
 
 fn main() -> ExitCode {
     pelton::device::process::serve_if_asked();
-    let tests: [Test; 6] = [
+    let tests: [Test; 8] = [
         ("a_session_moves_between_processes", a_session_moves_between_processes),
         ("handlers_change_while_tasks_run", handlers_change_while_tasks_run),
         ("a_batch_is_drained", a_batch_is_drained),
         ("a_session_without_recovery_is_lost_with_its_process", a_session_is_lost_with_its_process),
         ("every_task_ends_once_while_processes_are_killed", every_task_ends_once_while_processes_are_killed),
         ("a_session_fails_over_to_this_process", a_session_fails_over_to_this_process),
+        ("sums_are_kept_while_processes_are_killed", sums_are_kept_while_processes_are_killed),
+        ("a_serial_log_is_kept_while_processes_are_killed", a_serial_log_is_kept_while_processes_are_killed),
     ];
     let mut trials = Vec::new();
     for device in ["cpu", "reference", "cuda"] {
@@ -229,4 +232,90 @@ fn a_session_fails_over_to_this_process(name: &str) {
     });
     let last = session.snapshot().unwrap().recovery.and_then(|recovery| recovery.last).unwrap();
     assert_eq!((last.from, last.to), (format!("process:{name}"), "cpu".to_string()));
+}
+
+/// Adds its second argument to the element of `kept` that its first one names.
+fn sum() -> Handler {
+    let handler = Handler::lane_wide(|task| {
+        let kept = task.region::<u32>("kept");
+        task.body().atomic_add(Order::Relaxed, Scope::Device, kept.at(task.arg(0)), task.arg(1));
+    });
+    handler.class(Class::Commuting)
+}
+
+/// Appends its argument to `kept`, whose element 0 counts what was appended, and gives the number of the element.
+fn append() -> Handler {
+    Handler::lane_wide(|task| {
+        let (f, kept) = (task.body(), task.region::<u32>("kept"));
+        let at = f.load(kept.at(0)) + 1;
+        f.store(kept.at(at), task.arg(0));
+        f.store(kept.at(0), at);
+        task.finish(at);
+    })
+}
+
+/// A spec with a kept region, which tasks of that handler write. Its rings are so small that they need checkpoints.
+fn keeping(handler: Handler) -> Spec {
+    let region = Region::new("kept", Type::U32, 1 << 14).kept();
+    Spec::new(Geometry::new(256)).recovery(Recovery::On).region(region).handler("keep", handler)
+}
+
+/// Runs rounds of tasks, each given by `tasks`, and kills the process once in each. After each round, `check` gets what
+/// `kept` has and the results of all tasks of the round.
+fn kill_in_rounds(
+    name: &str,
+    spec: &Spec,
+    tasks: impl Fn(u32) -> Vec<[u32; 2]>,
+    mut check: impl FnMut(Vec<u32>, Vec<u32>),
+) {
+    let process = Arc::new(ProcessDevice::new(ProcessConfig::new(name)).unwrap());
+    let device: Arc<dyn Device> = process.clone();
+    let session = Session::launch(&device, spec).unwrap();
+    let op = session.opcode("keep").unwrap();
+    let mut producer = session.producer(0).unwrap().patience(LONG);
+    for round in 0..6 {
+        let tasks = tasks(round);
+        let mut results = Vec::new();
+        for (at, some) in tasks.chunks(50).enumerate() {
+            let mut span = producer.submit_all(some.iter().map(|args| Task::new(op).args(*args))).unwrap();
+            if at as u32 == round {
+                std::thread::sleep(Duration::from_micros(u64::from(round) * 700));
+                process.kill();
+            }
+            span.wait(LONG).unwrap();
+            results.extend(span.results().map(|result| result.unwrap()));
+        }
+        let kept = session.view::<u32>(0, "kept").unwrap().read_all().unwrap();
+        check(kept, results);
+    }
+    let snapshot = session.snapshot().unwrap();
+    let (recovery, kept) = (snapshot.recovery.unwrap(), snapshot.kept.unwrap());
+    assert_eq!((recovery.count, kept.difference), (6, None));
+    assert!(kept.checkpoints > 0);
+}
+
+/// Sums that tasks have added up survive the death of real processes.
+fn sums_are_kept_while_processes_are_killed(name: &str) {
+    let mut model = vec![0u32; 1 << 14];
+    let tasks = |round: u32| (0..500).map(|k| [k * 31 % 1000, k + round]).collect::<Vec<_>>();
+    let mut round = 0;
+    kill_in_rounds(name, &keeping(sum()), tasks, |kept, _| {
+        tasks(round).iter().for_each(|[at, by]| model[*at as usize] += by);
+        assert_eq!(kept, model, "round {round}");
+        round += 1;
+    });
+}
+
+/// A log in which every task has its place survives the death of real processes.
+fn a_serial_log_is_kept_while_processes_are_killed(name: &str) {
+    let tasks = |round: u32| (0..500).map(|k| [round * 1000 + k, 0]).collect::<Vec<_>>();
+    let mut model = vec![0];
+    kill_in_rounds(name, &keeping(append()).order(TaskOrder::Serial), tasks, |kept, results| {
+        assert_eq!(kept[0] as usize, model.len() - 1 + results.len());
+        let entries: Vec<u32> = results.iter().map(|at| kept[*at as usize]).collect();
+        let args: Vec<u32> = tasks((model.len() / 500) as u32).iter().map(|[arg, _]| *arg).collect();
+        assert_eq!(entries, args);
+        assert_eq!(kept[1..model.len()], model[1..], "what was there stays");
+        model = kept[..=kept[0] as usize].to_vec();
+    });
 }
