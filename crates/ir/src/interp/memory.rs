@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use super::code::{AccessMode, Reg, Step};
+use super::stepped::LaunchWords;
 use super::{BoundWords, shared_len};
 use crate::arena::{Buffer, Handle};
 use crate::module::BufferDecl;
@@ -43,8 +44,8 @@ pub(super) trait LaneMemory {
 }
 
 /// The words of a launch's buffers, and a group's own.
-pub(super) struct RealMemory<'a> {
-    bound: &'a [BoundWords<'a>],
+pub(super) struct RealMemory<B> {
+    bound: B,
     /// By buffer; those that are bound have none here.
     shared: Vec<Own>,
 }
@@ -55,14 +56,14 @@ enum Own {
     W64(Box<[AtomicU64]>),
 }
 
-impl<'a> RealMemory<'a> {
+impl<B: LaunchWords> RealMemory<B> {
     /// The memory of one group; what is shared in it is zero.
-    pub(crate) fn new(bound: &'a [BoundWords<'a>], buffers: &[BufferDecl]) -> Self {
+    pub(crate) fn new(bound: B, buffers: &[BufferDecl]) -> Self {
         RealMemory { bound, shared: buffers.iter().map(Own::new).collect() }
     }
 
     fn words(&self, buffer: Buffer) -> BoundWords<'_> {
-        match (self.bound[buffer.index()], &self.shared[buffer.index()]) {
+        match (self.bound.words(buffer.index()), &self.shared[buffer.index()]) {
             (BoundWords::None, Own::W32(words)) => BoundWords::W32(words),
             (BoundWords::None, Own::W64(words)) => BoundWords::W64(words),
             (bound, _) => bound,
@@ -111,7 +112,7 @@ impl BoundWords<'_> {
     }
 }
 
-impl LaneMemory for RealMemory<'_> {
+impl<B: LaunchWords> LaneMemory for RealMemory<B> {
     fn len(&self, buffer: Buffer) -> u32 {
         self.words(buffer).len() as u32
     }

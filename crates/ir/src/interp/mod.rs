@@ -10,7 +10,8 @@
 //!
 //! **Schedules.** [`Schedule::Threads`] is for speed: groups on threads, lanes of a group in turn. The others run on
 //! one thread and repeat themselves exactly: the same seed gives the same results in the same number of steps, unless
-//! a host interferes. `clock` then counts steps.
+//! a host interferes. `clock` then counts steps. A [`SteppedRun`] runs in such an order too, but advances only when it is
+//! told to, so that a host on the same thread can do something in between.
 //!
 //! **Ends.** A launch ends when all lanes have returned, when the stop word is not zero or the deadline has passed
 //! (both are looked at between turns, so every loop ends in bounded time), or when a lane traps.
@@ -35,7 +36,10 @@ mod machine;
 mod memory;
 mod random;
 mod run;
+mod stepped;
 mod view;
+
+pub use stepped::{LaunchWords, SteppedRun};
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -216,19 +220,7 @@ impl InterpKernel {
     /// Runs the kernel until the launch ends.
     pub fn run(&self, launch: &InterpLaunch<'_>) -> Result<InterpReport, LaunchError> {
         self.check(launch)?;
-        let mut registers = self.decoded.registers.clone();
-        let fixed = [
-            (code::fixed::LANES, launch.lanes),
-            (code::fixed::GROUPS, launch.groups),
-            (code::fixed::SIZE, launch.subgroup),
-        ];
-        let lengths = self
-            .buffers
-            .iter()
-            .zip(&launch.buffers)
-            .map(|(decl, words)| shared_len(decl) + words.len() as u64);
-        fixed.iter().for_each(|(reg, value)| registers[*reg as usize] = (*value).into());
-        registers[code::fixed::LENGTHS as usize..].iter_mut().zip(lengths).for_each(|(reg, len)| *reg = len);
+        let registers = self.first_registers(launch);
         let board = run::LaunchBoard::new(launch);
         let job = run::InterpJob {
             code: &self.decoded.code,
@@ -242,7 +234,7 @@ impl InterpKernel {
         let outcome = match launch.schedule {
             Schedule::Threads(count) => run::threads(&job, count),
             Schedule::Seeded(seed) => {
-                run::seeded(&job, seed, |_| memory::RealMemory::new(&launch.buffers, &self.buffers))
+                run::seeded(&job, seed, |_| memory::RealMemory::new(&launch.buffers[..], &self.buffers))
             }
             Schedule::Explore(seed) => {
                 let machine = RefCell::new(explore::start(&job, seed));
@@ -252,6 +244,24 @@ impl InterpKernel {
             }
         };
         board.report(outcome)
+    }
+
+    /// Returns the initial content of a lane's registers, except for the numbers of the lane and its group.
+    fn first_registers(&self, launch: &InterpLaunch<'_>) -> Vec<u64> {
+        let mut registers = self.decoded.registers.clone();
+        let fixed = [
+            (code::fixed::LANES, launch.lanes),
+            (code::fixed::GROUPS, launch.groups),
+            (code::fixed::SIZE, launch.subgroup),
+        ];
+        let lengths = self
+            .buffers
+            .iter()
+            .zip(&launch.buffers)
+            .map(|(decl, words)| shared_len(decl) + words.len() as u64);
+        fixed.iter().for_each(|(reg, value)| registers[*reg as usize] = (*value).into());
+        registers[code::fixed::LENGTHS as usize..].iter_mut().zip(lengths).for_each(|(reg, len)| *reg = len);
+        registers
     }
 
     /// Refuses what the kernel cannot be run with.

@@ -42,7 +42,7 @@ pub(super) struct InterpJob<'a> {
 pub(super) struct LaunchBoard<'a> {
     stop: Option<&'a AtomicU32>,
     until: Option<Instant>,
-    over: AtomicBool,
+    pub(super) over: AtomicBool,
     verdict: OnceLock<Verdict>,
     fault: OnceLock<(u32, Site)>,
     faults: AtomicU64,
@@ -97,24 +97,24 @@ impl<'a> LaunchBoard<'a> {
     }
 
     /// Returns the outcome of the launch.
-    pub(crate) fn report(self, outcome: Outcome) -> Result<InterpReport, LaunchError> {
-        let end = match self.verdict.into_inner() {
-            Some(Verdict::Diverged { site }) => return Err(LaunchError::Diverged { site }),
-            Some(Verdict::Trap { code, site }) => End::Trapped { code, site },
+    pub(crate) fn report(&self, outcome: Outcome) -> Result<InterpReport, LaunchError> {
+        let end = match self.verdict.get() {
+            Some(Verdict::Diverged { site }) => return Err(LaunchError::Diverged { site: *site }),
+            Some(Verdict::Trap { code, site }) => End::Trapped { code: *code, site: *site },
             None if outcome.whole => End::Done,
             None => End::Stopped,
         };
-        let count = self.faults.into_inner();
-        let fault = self.fault.into_inner().map(|(code, site)| Fault { code, site, count });
+        let count = self.faults.load(Ordering::Relaxed);
+        let fault = self.fault.get().map(|(code, site)| Fault { code: *code, site: *site, count });
         Ok(InterpReport { end, fault, steps: outcome.steps })
     }
 }
 
 /// What a thread has done.
 pub(super) struct Outcome {
-    steps: u64,
+    pub steps: u64,
     /// Whether all its groups have ended.
-    whole: bool,
+    pub whole: bool,
 }
 
 /// Runs the groups of a launch on `count` threads, of which the caller's is one.
@@ -142,14 +142,14 @@ pub(super) fn threads(job: &InterpJob<'_>, count: usize) -> Outcome {
 /// Runs groups in rounds, in which each lane has one turn, and starts one more group per round. So a group that ends at
 /// once is gone before the next one starts, and a group that waits for a later group will find it running.
 fn worker(job: &InterpJob<'_>, next: &AtomicU32, most: usize, start: Instant) -> Outcome {
-    let mut groups: Vec<Group<RealMemory<'_>>> = Vec::new();
+    let mut groups = Vec::new();
     let (mut steps, mut idle) = (0, 0);
     loop {
         if groups.len() < most
             && let Some(index) = claim(next, job.launch.groups)
         {
             idle = 0;
-            groups.push(Group::new(job, index, RealMemory::new(&job.launch.buffers, job.buffers)));
+            groups.push(Group::new(job, index, RealMemory::new(&job.launch.buffers[..], job.buffers)));
         }
         if groups.is_empty() {
             return Outcome { steps, whole: true };
@@ -179,33 +179,57 @@ fn claim(next: &AtomicU32, groups: u32) -> Option<u32> {
     next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |index| (index < groups).then(|| index + 1)).ok()
 }
 
-/// Runs a launch on this thread. A random lane executes a random number of steps, often one, and then another lane
-/// runs.
+/// Runs a launch on this thread, in the order that a seed decides.
 pub(super) fn seeded<M: LaneMemory>(job: &InterpJob<'_>, seed: u64, memory: impl Fn(u32) -> M) -> Outcome {
-    let mut random = Random::new(seed);
-    let mut groups: Vec<Group<M>> = Vec::new();
-    let mut next = 0;
-    let (mut steps, mut turns) = (0, 0_u64);
+    let mut machine = SeededMachine::new(seed);
+    let mut turns = 0_u64;
     loop {
-        while next < job.launch.groups && groups.len() < job.resident {
-            groups.push(Group::new(job, next, memory(next)));
-            next += 1;
-        }
-        if groups.is_empty() {
-            return Outcome { steps, whole: true };
-        }
-        if turns.is_multiple_of(LOOK) && job.board.over() || job.board.over.load(Ordering::Relaxed) {
-            return Outcome { steps, whole: false };
+        if turns.is_multiple_of(LOOK) {
+            job.board.over();
         }
         turns += 1;
-        let at = random.below(groups.len());
-        let group = &mut groups[at];
-        let Some(lane) = group.next(random.below(job.launch.lanes as usize)) else { continue };
-        let most = if random.one_in(4) { 64 } else { 2 };
-        let turn = 1 + random.below(most) as u64;
-        steps += group.turn(job, lane, Clock::Steps(steps), turn).1;
-        if group.done() {
-            groups.swap_remove(at);
+        if let Some(outcome) = machine.take_turn(job, &memory) {
+            return outcome;
         }
+    }
+}
+
+/// The groups of a launch that runs on one thread: a random lane executes a random number of steps, often one, and then
+/// another lane runs.
+pub(super) struct SeededMachine<M> {
+    random: Random,
+    groups: Vec<Group<M>>,
+    /// The first group that has not started.
+    next: u32,
+    pub steps: u64,
+}
+
+impl<M: LaneMemory> SeededMachine<M> {
+    pub(super) fn new(seed: u64) -> Self {
+        SeededMachine { random: Random::new(seed), groups: Vec::new(), next: 0, steps: 0 }
+    }
+
+    /// Runs one lane for one turn. Returns what was done in all if the launch is over.
+    pub(super) fn take_turn(&mut self, job: &InterpJob<'_>, memory: impl Fn(u32) -> M) -> Option<Outcome> {
+        while self.next < job.launch.groups && self.groups.len() < job.resident {
+            self.groups.push(Group::new(job, self.next, memory(self.next)));
+            self.next += 1;
+        }
+        if self.groups.is_empty() {
+            return Some(Outcome { steps: self.steps, whole: true });
+        }
+        if job.board.over.load(Ordering::Relaxed) {
+            return Some(Outcome { steps: self.steps, whole: false });
+        }
+        let at = self.random.below(self.groups.len());
+        let group = &mut self.groups[at];
+        let lane = group.next(self.random.below(job.launch.lanes as usize))?;
+        let most = if self.random.one_in(4) { 64 } else { 2 };
+        let turn = 1 + self.random.below(most) as u64;
+        self.steps += group.turn(job, lane, Clock::Steps(self.steps), turn).1;
+        if group.done() {
+            self.groups.swap_remove(at);
+        }
+        None
     }
 }

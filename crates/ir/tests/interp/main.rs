@@ -7,6 +7,7 @@ mod group;
 mod launch;
 mod memory;
 mod schedule;
+mod stepped;
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
