@@ -96,7 +96,7 @@
 //! | feature | default | gives |
 //! |---|---|---|
 //! | `cuda` | yes | NVIDIA GPUs, in the module [`cuda`]; the driver is loaded at run time, so it may be absent |
-//! | `inject` | no | lets groups of the CPU sleep until they are woken, and has devices for tests: one that loads code only between kernels, like a GPU, and one that is lost when a test says so |
+//! | `inject` | no | lets groups of the CPU sleep until they are woken, and has devices for tests: one that loads code only between kernels, like a GPU, one that is lost when a test says so, and one that advances when a test says so |
 //! | `loom` | no | loom's atomics in the eventcount; for this crate's own tests |
 
 pub mod caps;
@@ -126,6 +126,8 @@ pub mod reference;
 pub mod residence;
 #[cfg(target_os = "linux")]
 mod shared_file;
+#[cfg(feature = "inject")]
+pub mod stepped;
 mod timekeeper;
 pub mod view;
 mod view_bytes;

@@ -39,6 +39,10 @@ struct Lives {
     lost_launches: AtomicU32,
     /// How many of the next launches find that the device is busy.
     refused_launches: AtomicU32,
+    /// How many of the next loads fail.
+    failed_loads: AtomicU32,
+    /// One more than the number of uses after which the device is lost, or 0 if it is not.
+    uses_left: AtomicU32,
     state: Mutex<LifeState>,
 }
 
@@ -65,10 +69,37 @@ impl Lives {
         }
     }
 
+    /// Ends this life.
+    fn lose(&self) {
+        let mut state = self.lock();
+        // What is made from here on belongs to the next life.
+        let life = self.life.fetch_add(1, Ordering::SeqCst);
+        let blocks: Vec<_> = state.blocks.drain().map(|(_, memory)| (life, memory)).collect();
+        state.remains.extend(blocks);
+        let runs = std::mem::take(&mut state.runs);
+        drop(state);
+        let runs: Vec<_> = runs.iter().filter_map(Weak::upgrade).collect();
+        runs.iter().for_each(|run| run.0.stop());
+        // Whoever waits for one of these runs is told of the loss only when it has ended.
+        runs.iter().for_each(|run| drop(run.0.wait(None)));
+    }
+
+    /// Counts a use of the device, and loses it if it was the last one. The caller holds no lock.
+    fn note_use(&self) {
+        if count_down(&self.uses_left) == Some(1) {
+            self.lose();
+        }
+    }
+
     /// Fails if a life is over.
     fn check_life(&self, life: u64) -> Result<(), DeviceError> {
         if self.check()? == life { Ok(()) } else { Err(lost()) }
     }
+}
+
+/// Takes one off a number that is not zero, and returns what it was.
+fn count_down(counter: &AtomicU32) -> Option<u32> {
+    counter.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |count| count.checked_sub(1)).ok()
 }
 
 fn lost() -> DeviceError {
@@ -91,6 +122,8 @@ impl Losable {
             gone: AtomicBool::new(false),
             lost_launches: AtomicU32::new(0),
             refused_launches: AtomicU32::new(0),
+            failed_loads: AtomicU32::new(0),
+            uses_left: AtomicU32::new(0),
             state: Mutex::default(),
         });
         Losable { inner, caps, lives }
@@ -98,17 +131,13 @@ impl Losable {
 
     /// Loses the device. When this returns, nothing runs on it, and it can be used again.
     pub fn lose(&self) {
-        let mut state = self.lives.lock();
-        // What is made from here on belongs to the next life.
-        let life = self.lives.life.fetch_add(1, Ordering::SeqCst);
-        let blocks: Vec<_> = state.blocks.drain().map(|(_, memory)| (life, memory)).collect();
-        state.remains.extend(blocks);
-        let runs = std::mem::take(&mut state.runs);
-        drop(state);
-        let runs: Vec<_> = runs.iter().filter_map(Weak::upgrade).collect();
-        runs.iter().for_each(|run| run.0.stop());
-        // Whoever waits for one of these runs is told of the loss only when it has ended.
-        runs.iter().for_each(|run| drop(run.0.wait(None)));
+        self.lives.lose();
+    }
+
+    /// Loses the device as soon as it was used so many times more. Each allocation, load, launch and copy is a use, and so
+    /// is each look whether a run has ended.
+    pub fn lose_after_uses(&self, uses: u32) {
+        self.lives.uses_left.store(uses + 1, Ordering::SeqCst);
     }
 
     /// Loses the device for good.
@@ -120,6 +149,11 @@ impl Losable {
     /// Lets so many of the next launches find that the device is lost.
     pub fn lose_launches(&self, count: u32) {
         self.lives.lost_launches.store(count, Ordering::SeqCst);
+    }
+
+    /// Lets so many of the next loads fail.
+    pub fn fail_loads(&self, count: u32) {
+        self.lives.failed_loads.store(count, Ordering::SeqCst);
     }
 
     /// Lets so many of the next launches find that the device is busy.
@@ -145,6 +179,7 @@ impl Device for Losable {
     }
 
     fn alloc(&self, kind: MemoryKind, width: WordWidth, len: usize) -> Result<Memory, DeviceError> {
+        self.lives.note_use();
         let memory = self.inner.alloc(kind, width, len)?;
         if kind == MemoryKind::Host {
             self.lives.check()?;
@@ -159,7 +194,11 @@ impl Device for Losable {
     }
 
     fn load(&self, module: &Valid, kernel: Option<&str>, lanes: u32) -> Result<Arc<dyn Kernel>, DeviceError> {
+        self.lives.note_use();
         let life = self.lives.check()?;
+        if count_down(&self.lives.failed_loads).is_some() {
+            return Err(DeviceError::Codegen("a test says so".into()));
+        }
         let inner = self.inner.load(module, kernel, lanes)?;
         Ok(Arc::new(LosableKernel { inner, life, lives: self.lives.clone() }))
     }
@@ -184,16 +223,19 @@ impl MemoryStore for LosableStore {
     }
 
     fn upload(&self, at: usize, words: WordSlice<'_>) -> Result<(), DeviceError> {
+        self.lives.note_use();
         self.lives.check_life(self.life)?;
         self.memory.store().upload(at, words)
     }
 
     fn download(&self, at: usize, words: WordSliceMut<'_>) -> Result<(), DeviceError> {
+        self.lives.note_use();
         self.lives.check_life(self.life)?;
         self.memory.store().download(at, words)
     }
 
     fn put(&self, at: usize, lines: &[Line]) -> Result<(), DeviceError> {
+        self.lives.note_use();
         self.lives.check_life(self.life)?;
         self.memory.store().put(at, lines)
     }
@@ -223,16 +265,14 @@ impl Kernel for LosableKernel {
 
     fn launch(&self, launch: &Launch) -> Result<Box<dyn Run>, DeviceError> {
         let mut launch = launch.clone();
+        self.lives.note_use();
         // A loss waits until the run is among those that it cuts.
         let mut state = self.lives.lock();
         self.lives.check_life(self.life)?;
-        let less = |count: u32| count.checked_sub(1);
-        let fails =
-            |counter: &AtomicU32| counter.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less).is_ok();
-        if fails(&self.lives.lost_launches) {
+        if count_down(&self.lives.lost_launches).is_some() {
             return Err(lost());
         }
-        if fails(&self.lives.refused_launches) {
+        if count_down(&self.lives.refused_launches).is_some() {
             return Err(DeviceError::Busy { what: "a test says so".into() });
         }
         for memory in launch.buffers.iter_mut().flatten() {
@@ -272,6 +312,7 @@ impl Run for LosableRun {
     }
 
     fn wait(&self, timeout: Option<Duration>) -> Result<Option<LaunchEnd>, DeviceError> {
+        self.lives.note_use();
         // The run was perhaps cut, and then its own end says nothing. This is looked at after the end.
         match self.inner.0.wait(timeout) {
             Ok(None) => Ok(None),

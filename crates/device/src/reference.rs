@@ -16,7 +16,7 @@ use crate::timekeeper::{StopSignal, Timekeeper, wait_while};
 use crate::{Device, Kernel, Run};
 
 /// How many lanes a subgroup has.
-const SUBGROUP: u32 = 32;
+pub(crate) const SUBGROUP: u32 = 32;
 
 /// The interpreter of [`pelton_ir::interp`] as a device.
 #[derive(Debug)]
@@ -74,7 +74,7 @@ impl Device for Reference {
     }
 }
 
-fn refused(error: LoadError) -> DeviceError {
+pub(crate) fn refused(error: LoadError) -> DeviceError {
     match error {
         LoadError::Refused { op, site } => {
             DeviceError::Op { device: "reference".into(), op: op.row().name.into(), site }
@@ -110,7 +110,7 @@ impl Kernel for ReferenceKernel {
         let (threads, lanes, groups) = (self.threads, self.lanes, launch.groups);
         let (program, ends) = (self.program.clone(), shared.clone());
         let job = move || {
-            let buffers = memory.iter().map(words).collect();
+            let buffers = memory.iter().map(memory_words).collect();
             let stop = Some(ends.stop.word());
             let schedule = Schedule::Threads(threads);
             let launch = pelton_ir::interp::InterpLaunch {
@@ -135,7 +135,7 @@ impl Kernel for ReferenceKernel {
 }
 
 /// The memory of a buffer in the form that the interpreter takes.
-fn words(memory: &Option<Memory>) -> BoundWords<'_> {
+pub(crate) fn memory_words(memory: &Option<Memory>) -> BoundWords<'_> {
     let Some(memory) = memory else { return BoundWords::None };
     match (memory.words32(), memory.words64()) {
         (Some(words), _) => BoundWords::W32(words),
