@@ -25,18 +25,24 @@ fn segment_number(name: &str) -> Option<u64> {
     (name == format!("{number:08}.seg") && number > 0).then_some(number)
 }
 
-/// The numbers of the segments in a folder, in order.
+/// The numbers of the segments in a folder, in order. It is an error if one is missing between others.
 pub(super) fn list_segments(folder: &Path) -> Result<Vec<u64>, JournalError> {
+    let numbers = list_all_segments(folder)?;
+    match numbers.iter().zip(1..).find(|(found, wanted)| *found != wanted) {
+        Some((_, number)) => Err(JournalError::MissingSegment { folder: folder.into(), number }),
+        None => Ok(numbers),
+    }
+}
+
+/// The numbers of the segments in a folder, in order, even if some are missing.
+pub(super) fn list_all_segments(folder: &Path) -> Result<Vec<u64>, JournalError> {
     let mut numbers = Vec::new();
     for entry in fs::read_dir(folder).map_err(io_error("read", folder))? {
         let name = entry.map_err(io_error("read", folder))?.file_name();
         numbers.extend(name.to_str().and_then(segment_number));
     }
     numbers.sort_unstable();
-    match numbers.iter().zip(1..).find(|(found, wanted)| *found != wanted) {
-        Some((_, number)) => Err(JournalError::MissingSegment { folder: folder.into(), number }),
-        None => Ok(numbers),
-    }
+    Ok(numbers)
 }
 
 /// Refuses to make a journal in a folder that is used for something else.
@@ -69,7 +75,7 @@ impl FolderLock {
     /// Takes the lock, and makes the folder if there is none.
     pub(super) fn take(folder: &Path) -> Result<FolderLock, JournalError> {
         fs::create_dir_all(folder).map_err(io_error("make the folder", folder))?;
-        if list_segments(folder)?.is_empty() {
+        if list_all_segments(folder)?.is_empty() {
             refuse_other_files(folder)?;
         }
         let path = folder.join(LOCK);

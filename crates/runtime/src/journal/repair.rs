@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::RecordPlace;
 use super::error::JournalError;
-use super::folder::{FolderLock, io_error, list_segments, segment_path, sync_folder};
+use super::folder::{FolderLock, io_error, list_all_segments, segment_path, sync_folder};
 use super::reader::{JournalReader, TornTail};
 
 /// Cuts a journal off at the first damage, and returns what was cut off. Every record behind the damage is lost, and so
@@ -16,12 +16,16 @@ use super::reader::{JournalReader, TornTail};
 ///
 /// # Errors
 ///
-/// [`JournalError`] if another process has the journal open, if its first header is wrong, or if its files cannot be
-/// read and written.
+/// [`JournalError`] if another process has the journal open, if its first segment is missing or has a wrong header, or if
+/// its files cannot be read and written.
 pub fn cut_damage(folder: &Path) -> Result<Option<TornTail>, JournalError> {
     // Whatever is no journal is refused before a file is made there.
-    JournalReader::open(folder)?;
+    let missing = match JournalReader::open(folder) {
+        Err(JournalError::MissingSegment { number, .. }) if number > 1 => Some(number),
+        opened => opened.map(|_| None)?,
+    };
     let _lock = FolderLock::take(folder)?;
+    let behind_gap = missing.map_or(Ok(0), |number| remove_behind(folder, number - 1))?;
     let mut reader = JournalReader::open(folder)?;
     let damage = loop {
         match reader.next_record() {
@@ -36,23 +40,17 @@ pub fn cut_damage(folder: &Path) -> Result<Option<TornTail>, JournalError> {
         }
     };
     let Some(end) = reader.end() else { return Ok(reader.torn_tail().cloned()) };
-    if damage.is_none() && reader.torn_tail().is_none() {
+    if damage.is_none() && reader.torn_tail().is_none() && missing.is_none() {
         return Ok(None);
     }
     let path = segment_path(folder, end.place.segment);
-    let bytes = cut_after(folder, end.place)?;
+    let bytes = behind_gap + cut_after(folder, end.place)?;
     Ok(Some(TornTail { path, offset: end.place.offset, bytes }))
 }
 
 /// Cuts off everything behind a place, and returns how many bytes that was.
 pub(super) fn cut_after(folder: &Path, place: RecordPlace) -> Result<u64, JournalError> {
-    let mut bytes = 0;
-    // From the last one on, so that no segment is ever missing between others.
-    for number in list_segments(folder)?.into_iter().filter(|number| *number > place.segment).rev() {
-        let path = segment_path(folder, number);
-        bytes += fs::metadata(&path).map_err(io_error("read", &path))?.len();
-        fs::remove_file(&path).map_err(io_error("remove", &path))?;
-    }
+    let mut bytes = remove_behind(folder, place.segment)?;
     let path = segment_path(folder, place.segment);
     let length = fs::metadata(&path).map_err(io_error("read", &path))?.len();
     if length > place.offset {
@@ -62,6 +60,18 @@ pub(super) fn cut_after(folder: &Path, place: RecordPlace) -> Result<u64, Journa
     }
     if bytes > 0 {
         sync_folder(folder)?;
+    }
+    Ok(bytes)
+}
+
+/// Removes all segments behind one, and returns how many bytes they had.
+fn remove_behind(folder: &Path, last: u64) -> Result<u64, JournalError> {
+    let mut bytes = 0;
+    // From the last one on, so that no segment is ever missing between others.
+    for number in list_all_segments(folder)?.into_iter().filter(|number| *number > last).rev() {
+        let path = segment_path(folder, number);
+        bytes += fs::metadata(&path).map_err(io_error("read", &path))?.len();
+        fs::remove_file(&path).map_err(io_error("remove", &path))?;
     }
     Ok(bytes)
 }

@@ -212,3 +212,33 @@ fn damage_is_cut_off_only_when_asked() {
     assert_eq!(journal.torn_tail(), None);
     assert!(!found.is_empty() && found.len() < 30 && found == contents(found.len()));
 }
+
+/// Catches a journal that cannot be made usable again, because the name of a segment has never reached the disk.
+#[test]
+fn a_journal_without_one_of_its_segments_is_cut_there() {
+    let folder = TestFolder::new();
+    let options = options().segment_bytes(150);
+    let (mut journal, _) = open(&folder.0, &options).unwrap();
+    append(&mut journal, 0, 30);
+    drop(journal);
+    let kept = {
+        let mut reader = JournalReader::open(&folder.0).unwrap();
+        let mut kept = 0;
+        while reader.next_record().unwrap().is_some_and(|record| record.place.segment < 3) {
+            kept += 1;
+        }
+        kept
+    };
+    let behind: u64 =
+        (4..).map_while(|number| fs::metadata(folder.segment(number)).ok()).map(|file| file.len()).sum();
+    assert!(kept > 0 && behind > 0);
+    fs::remove_file(folder.segment(3)).unwrap();
+    assert!(matches!(open(&folder.0, &options), Err(JournalError::MissingSegment { number: 3, .. })));
+    let cut = cut_damage(&folder.0).unwrap().unwrap();
+    assert_eq!((cut.path, cut.bytes), (folder.segment(2), behind));
+    let (journal, found) = open(&folder.0, &options).unwrap();
+    assert_eq!(found, contents(kept));
+    drop(journal);
+    fs::remove_file(folder.segment(1)).unwrap();
+    assert!(matches!(cut_damage(&folder.0), Err(JournalError::MissingSegment { number: 1, .. })));
+}
