@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use crate::simulated;
+
 /// How long a call may wait before it gives up.
 ///
 /// Every call that waits takes `impl Into<Deadline>`, so a [`Duration`] or an [`Instant`] can be passed as it is:
@@ -44,7 +46,7 @@ impl Deadline {
         match self {
             Deadline::After(Duration::ZERO) => Deadline::Now,
             // A moment beyond the range of the clock never comes.
-            Deadline::After(time) => Instant::now().checked_add(time).map_or(Deadline::Never, Deadline::At),
+            Deadline::After(time) => simulated::now().checked_add(time).map_or(Deadline::Never, Deadline::At),
             started => started,
         }
     }
@@ -53,7 +55,7 @@ impl Deadline {
     pub(crate) fn has_passed(self) -> bool {
         match self {
             Deadline::Now => true,
-            Deadline::At(moment) => Instant::now() >= moment,
+            Deadline::At(moment) => simulated::now() >= moment,
             Deadline::After(_) | Deadline::Never => false,
         }
     }
@@ -63,7 +65,7 @@ impl Deadline {
         match self {
             Deadline::Now => Some(Duration::ZERO),
             Deadline::After(time) => Some(time),
-            Deadline::At(moment) => Some(moment.saturating_duration_since(Instant::now())),
+            Deadline::At(moment) => Some(moment.saturating_duration_since(simulated::now())),
             Deadline::Never => None,
         }
     }
@@ -102,6 +104,9 @@ impl PollBackoff {
     /// Waits for a short time, which grows from call to call.
     #[inline]
     pub(crate) fn pause(&mut self) {
+        if simulated::pause() {
+            return;
+        }
         self.turns = self.turns.saturating_add(1);
         if self.turns < Self::SPINS && !self.turns.is_multiple_of(Self::SHARE) {
             std::hint::spin_loop();
@@ -117,7 +122,7 @@ impl PollBackoff {
     /// no longer spins, and now and then while it does.
     #[inline]
     pub(crate) fn is_slow(&self) -> bool {
-        self.turns >= Self::SPINS || self.turns % 256 == 255
+        simulated::is_simulated() || self.turns >= Self::SPINS || self.turns % 256 == 255
     }
 }
 

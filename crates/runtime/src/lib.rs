@@ -109,7 +109,7 @@
 //! | feature | default | what it does |
 //! |---|---|---|
 //! | `cuda` | yes | NVIDIA GPUs; the driver is loaded at run time, so programs also start on machines without one |
-//! | `inject` | no | lets tests put wrong bits between host and kernel, and let groups sleep until they are woken; for this crate's own tests |
+//! | `inject` | no | lets tests put wrong bits between host and kernel, lets groups sleep until they are woken, and lets a test simulate the clock, the disk and the session's thread; for this crate's own tests |
 //! | `loom` | no | lets tests explore interleavings with loom; for this crate's own tests |
 
 pub mod protocol;
@@ -134,6 +134,10 @@ pub mod doc_examples;
 mod error;
 mod identifier;
 mod payload;
+#[cfg(feature = "inject")]
+pub mod simulated;
+#[cfg(not(feature = "inject"))]
+mod simulated;
 
 pub use after::{EventCondition, TaskAfter};
 pub use deadline::Deadline;

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use super::error::JournalError;
 use super::folder::{io_error, segment_path, sync_folder};
+#[cfg(feature = "inject")]
+use crate::simulated::{disk_sync, disk_write};
 
 /// The last segment of a journal, to which bytes are appended. Every call may fail, and a write may write less than it
 /// was given.
@@ -29,11 +31,13 @@ pub(super) trait SegmentStore {
 pub(super) struct FolderStore {
     folder: PathBuf,
     file: Option<File>,
+    /// The segment that is open.
+    number: u64,
 }
 
 impl FolderStore {
     pub(super) fn new(folder: &Path) -> Self {
-        FolderStore { folder: folder.into(), file: None }
+        FolderStore { folder: folder.into(), file: None, number: 0 }
     }
 
     /// Opens a segment that is there.
@@ -44,6 +48,7 @@ impl FolderStore {
             Ok(file)
         });
         self.file = Some(file.map_err(io_error("open", &path))?);
+        self.number = number;
         Ok(())
     }
 
@@ -62,18 +67,29 @@ impl FolderStore {
 impl SegmentStore for FolderStore {
     fn create(&mut self, number: u64) -> io::Result<()> {
         self.file = Some(File::create_new(segment_path(&self.folder, number))?);
+        self.number = number;
         Ok(())
     }
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        #[cfg(feature = "inject")]
+        let bytes = &bytes[..disk_write(&self.path(self.number), bytes)?];
         self.file()?.write(bytes)
     }
 
     fn sync(&mut self) -> io::Result<()> {
+        #[cfg(feature = "inject")]
+        if let Some(synced) = disk_sync(&self.path(self.number)) {
+            return synced;
+        }
         self.file()?.sync_data()
     }
 
     fn sync_names(&mut self) -> io::Result<()> {
+        #[cfg(feature = "inject")]
+        if let Some(synced) = disk_sync(&self.folder) {
+            return synced;
+        }
         match sync_folder(&self.folder) {
             Err(JournalError::Io { source, .. }) => Err(source),
             _ => Ok(()),

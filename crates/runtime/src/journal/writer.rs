@@ -9,6 +9,7 @@ use super::format::{BeforeIt, GROUP, HEADER, RecordSeed, SegmentHeader, encode_r
 use super::reader::JournalEnd;
 use super::store::{FolderStore, SegmentStore};
 use super::{FsyncPolicy, JournalOptions, MAX_RECORD, RecordKind};
+use crate::simulated::{self, PlantedBug};
 
 /// Appends to the last segment, and begins the next one when it is long enough.
 #[derive(Debug)]
@@ -34,7 +35,8 @@ pub(super) struct JournalWriter<S> {
 impl<S: SegmentStore> JournalWriter<S> {
     /// Begins a new journal.
     pub(super) fn create(store: S, options: &JournalOptions) -> Result<Self, JournalError> {
-        let journal = RandomState::new().build_hasher().finish();
+        let journal =
+            simulated::journal_number().unwrap_or_else(|| RandomState::new().build_hasher().finish());
         let header =
             SegmentHeader { journal, number: 0, previous_length: 0, fingerprint: options.fingerprint };
         let mut writer = Self::new(store, options, header, 0);
@@ -53,7 +55,7 @@ impl<S: SegmentStore> JournalWriter<S> {
             group: Vec::new(),
             before: BeforeIt::HasSettled,
             dirty: false,
-            synced: Instant::now(),
+            synced: simulated::now(),
             failed: false,
         }
     }
@@ -102,7 +104,8 @@ impl<S: SegmentStore> JournalWriter<S> {
         self.write_out()?;
         match self.fsync {
             FsyncPolicy::Never => Ok(()),
-            FsyncPolicy::Interval(time) if self.synced.elapsed() < time => Ok(()),
+            FsyncPolicy::Interval(time) if simulated::now() - self.synced < time => Ok(()),
+            _ if simulated::has_bug(PlantedBug::AnswerBeforeSync) => Ok(()),
             FsyncPolicy::Interval(_) | FsyncPolicy::BeforeAnswering => self.sync(),
         }
     }
@@ -125,7 +128,7 @@ impl<S: SegmentStore> JournalWriter<S> {
             self.dirty = false;
             self.before = BeforeIt::HasSettled;
         }
-        self.synced = Instant::now();
+        self.synced = simulated::now();
         Ok(())
     }
 

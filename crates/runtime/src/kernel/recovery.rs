@@ -57,6 +57,7 @@ use super::slots::BankSlots;
 use super::spec::Recovery;
 use super::tree::tree_word;
 use super::window::{STATUS_BITS, TaskPlace, WindowRunner};
+use crate::simulated::{PlantedBug, has_bug};
 
 /// In a word of `cell_begun`, the first bit of the generation of the cell. The bits below it hold those of the position of
 /// the task's slot.
@@ -193,7 +194,7 @@ impl WindowRunner<'_> {
     /// Says that a task begins, if it must not begin twice.
     pub(super) fn say_begun<'b>(self, f: &'b FunctionBuilder<'b>, op: U32<'b>, place: &TaskPlace<'b>) {
         let Some(recovery) = &self.kernel.recovery else { return };
-        if !self.table.has_once() {
+        if !self.table.has_once() || has_bug(PlantedBug::NoBegunWord) {
             return;
         }
         let once = self.table.is_one_of(f, op, |entry| entry.class == Class::Once);

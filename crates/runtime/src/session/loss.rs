@@ -35,6 +35,7 @@ use crate::kernel::{BufferId, Class, Layout, Spec, Tenant, TenantId};
 use crate::protocol::record::TaskEnd;
 use crate::protocol::{CompletionRecord, Opcode, control};
 use crate::ring::SlotLines;
+use crate::simulated::{PlantedBug, has_bug};
 use crate::telemetry::{LastRecovery, RecoverySnapshot};
 
 /// After so many losses in a row between which no task has ended although some were under way, a session gives up: one of
@@ -252,7 +253,9 @@ impl RingRecovery {
         if let Some(cells) = &self.cells {
             cells.restore(rings, (spec, layout), found.alone.as_deref(), memories)?;
         }
-        memories.need(BufferId::Recovered)?.upload(0, &found.recovered)?;
+        let ignored = has_bug(PlantedBug::IgnoredRecords);
+        let recovered = if ignored { &found.starts } else { &found.recovered };
+        memories.need(BufferId::Recovered)?.upload(0, recovered)?;
         let words = memories.need(BufferId::Control)?;
         words.upload(control::EPOCH as usize, &[self.next_epoch()])?;
         for (tenant, account) in (0..).zip(&*lock(&self.accounts)) {

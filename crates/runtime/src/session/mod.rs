@@ -50,7 +50,6 @@ mod ticket;
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use pelton_device::{Device, Memory};
@@ -132,7 +131,7 @@ pub struct Session {
     changes: Mutex<ControlChanges>,
     printer: LogPrinter,
     streams: StreamPlaces,
-    reaper: Option<JoinHandle<()>>,
+    reaper: Option<reaper::ReaperThread>,
 }
 
 impl Session {

@@ -22,6 +22,7 @@ use super::running::RunningKernel;
 use crate::deadline::PollBackoff;
 use crate::error::Error;
 use crate::protocol::control;
+use crate::simulated;
 
 /// What the thread keeps between two turns.
 struct Reaper {
@@ -34,25 +35,86 @@ struct Reaper {
     backoff: PollBackoff,
 }
 
+/// The thread in which a reaper lives.
+#[derive(Debug)]
+pub(super) enum ReaperThread {
+    Spawned(JoinHandle<()>),
+    /// None: a simulation lets the reaper take its turns.
+    #[cfg(feature = "inject")]
+    ByHand {
+        _reaper: by_hand::OwnedReaper,
+    },
+}
+
+impl ReaperThread {
+    /// Whether this is another thread than the caller's.
+    fn is_other_thread(&self) -> bool {
+        match self {
+            ReaperThread::Spawned(thread) => thread.thread().id() != std::thread::current().id(),
+            #[cfg(feature = "inject")]
+            ReaperThread::ByHand { .. } => false,
+        }
+    }
+}
+
+/// Reapers without a thread.
+#[cfg(feature = "inject")]
+mod by_hand {
+    use std::fmt;
+    use std::sync::{Arc, Mutex};
+
+    use super::{Reaper, ReaperThread};
+    use crate::simulated::{HandReaper, add_reaper};
+
+    /// A reaper that exists for as long as its session.
+    pub(crate) struct OwnedReaper {
+        _reaper: Arc<Mutex<Reaper>>,
+    }
+
+    impl fmt::Debug for OwnedReaper {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.debug_struct("OwnedReaper").finish_non_exhaustive()
+        }
+    }
+
+    impl HandReaper for Reaper {
+        fn take_turn(&mut self) -> Option<bool> {
+            Reaper::take_turn(self)
+        }
+    }
+
+    /// Lets the simulation of this thread give turns to a reaper.
+    pub(super) fn add(reaper: Reaper) -> ReaperThread {
+        let reaper = Arc::new(Mutex::new(reaper));
+        let weak = Arc::downgrade(&reaper);
+        add_reaper(weak);
+        ReaperThread::ByHand { _reaper: OwnedReaper { _reaper: reaper } }
+    }
+}
+
 /// Starts the reaper of a session. `lease` is how long the kernel runs without a sign of life from the host.
-pub(super) fn start_reaper(running: &Arc<RunningKernel>, lease: Duration) -> Result<JoinHandle<()>, Error> {
+pub(super) fn start_reaper(running: &Arc<RunningKernel>, lease: Duration) -> Result<ReaperThread, Error> {
     let mut reaper = Reaper {
         running: Arc::downgrade(running),
         list: running.served.rings.wait_list.clone(),
         beat: lease_beat(lease),
-        next_beat: Instant::now(),
+        next_beat: simulated::now(),
         backoff: PollBackoff::default(),
     };
+    #[cfg(feature = "inject")]
+    if simulated::is_simulated() {
+        return Ok(by_hand::add(reaper));
+    }
     let thread = std::thread::Builder::new().name("pelton-reaper".into());
-    thread.spawn(move || reaper.run()).map_err(Error::Thread)
+    thread.spawn(move || reaper.run()).map(ReaperThread::Spawned).map_err(Error::Thread)
 }
 
 /// Ends the reaper of a session that has ended, and wakes the futures that still wait, which then find that it has ended.
 /// When this returns, the reaper keeps nothing of the session, unless it is the caller: then a future that it has woken has
 /// dropped the session, and the reaper's turn still goes on.
-pub(super) fn end_reaper(rings: &Rings, reaper: &JoinHandle<()>) {
+pub(super) fn end_reaper(rings: &Rings, reaper: &ReaperThread) {
     rings.wait_list.close();
-    if reaper.thread().id() != std::thread::current().id() {
+    if reaper.is_other_thread() {
         drop(rings.wait_list.lock_turn());
     }
     // Either this look sees a future that registers, or the future sees that the session has ended: see `WaitList::close`.
@@ -101,11 +163,11 @@ impl Reaper {
         if self.list.is_checkpoint_asked() {
             running.take_asked_checkpoint();
         }
-        if Instant::now() >= self.next_beat {
+        if simulated::now() >= self.next_beat {
             served.renew();
             served.rings.host_words[control::HEARTBEAT as usize].fetch_add(1, Ordering::Relaxed);
             served.check_for_end();
-            self.next_beat = Instant::now() + self.beat;
+            self.next_beat = simulated::now() + self.beat;
         }
         let woken = wake_ready(&served.rings);
         if !woken && self.backoff.is_slow() {

@@ -33,6 +33,7 @@ use super::window::WindowRunner;
 use super::{drain, import, live};
 use crate::protocol::Opcode;
 use crate::protocol::graph::{HEADER_WORDS, NODE_WORDS};
+use crate::simulated;
 
 /// A kernel, and where everything that belongs to it lies.
 #[derive(Clone, Debug)]
@@ -92,9 +93,14 @@ pub(crate) fn assemble_after(
     let layout = kernel.layout.clone();
     let module = m.finish();
     limits::check_shared_memory(caps, &handlers, &module)?;
+    Ok(Assembled { module: simulated::kernel_of(module, optimize_kernel)?, layout })
+}
+
+/// Validates and optimizes the kernel that was written.
+fn optimize_kernel(module: Module) -> Result<Valid, AssembleError> {
     let module = check_kernel(module)?;
     let module = check_kernel(without_inlined_functions(inline_calls(&module, MAX_INSTS)))?;
-    Ok(Assembled { module: pass::optimize(&module), layout })
+    Ok(pass::optimize(&module))
 }
 
 /// The layout of a kernel with these handlers. If it follows another kernel in a session, it keeps what that one has, and
