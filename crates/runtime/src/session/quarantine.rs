@@ -21,7 +21,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use pelton_device::process_fence::fence_all_threads;
 use pelton_device::{Device, DeviceError, LaunchEnd, LaunchOutcome, MemoryKind, Run, WordWidth};
@@ -38,6 +38,7 @@ use crate::kernel::{BufferId, Placement, STRIDE};
 use crate::protocol::record::TaskEnd;
 use crate::protocol::{Opcode, control};
 use crate::ring::SlotLines;
+use crate::simulated;
 
 /// After so many traps in a row, tasks that had not ended at any of them are suspects.
 const TRAPS_IN_A_ROW: u32 = 3;
@@ -189,7 +190,7 @@ impl RunningKernel {
     /// Waits for the end of some tasks or of their kernel, and then lets the kernel end.
     fn watch_alone(&self, run: &dyn Run, tasks: &[Suspect]) -> Verdict {
         let rings = &*self.served.rings;
-        let (mut asked, until) = (false, Instant::now() + ALONE_FOR);
+        let (mut asked, until) = (false, simulated::now() + ALONE_FOR);
         loop {
             match run.wait(Some(Duration::from_millis(1))) {
                 Ok(None) => run.renew(),
@@ -200,7 +201,7 @@ impl RunningKernel {
                 Err(DeviceError::Fault { .. }) => return Verdict::Lost(LossReason::Trap),
                 Err(_) => return Verdict::Lost(LossReason::Device),
             }
-            let over = tasks.iter().all(|task| rings.has_ended(*task)) || Instant::now() > until;
+            let over = tasks.iter().all(|task| rings.has_ended(*task)) || simulated::now() > until;
             if !asked && (over || self.is_stopping()) {
                 asked = true;
                 rings.ask_shutdown();
