@@ -11,6 +11,9 @@ use super::store::{FolderStore, SegmentStore};
 use super::{FsyncPolicy, JournalOptions, MAX_RECORD, RecordKind};
 use crate::simulated::{self, PlantedBug};
 
+/// How many bytes are written before the disk is asked to begin with them.
+const BUSY: usize = 1 << 22;
+
 /// Appends to the last segment, and begins the next one when it is long enough.
 #[derive(Debug)]
 pub(super) struct JournalWriter<S> {
@@ -28,6 +31,8 @@ pub(super) struct JournalWriter<S> {
     before: BeforeIt,
     /// Whether something was written since the last sync.
     dirty: bool,
+    /// How many bytes were written since the disk was last asked to begin with them.
+    idle_bytes: usize,
     synced: Instant,
     failed: bool,
 }
@@ -55,6 +60,7 @@ impl<S: SegmentStore> JournalWriter<S> {
             group: Vec::new(),
             before: BeforeIt::HasSettled,
             dirty: false,
+            idle_bytes: 0,
             synced: simulated::now(),
             failed: false,
         }
@@ -92,11 +98,22 @@ impl<S: SegmentStore> JournalWriter<S> {
         self.dirty = true;
         if self.fsync == FsyncPolicy::Never {
             self.before = BeforeIt::HasSettled;
+        } else {
+            self.keep_disk_busy(group.len());
         }
         // The room is used again.
         self.group = group;
         self.group.clear();
         Ok(())
+    }
+
+    /// Lets the disk write while the next records are made, so that there is less to wait for in the next sync.
+    fn keep_disk_busy(&mut self, written: usize) {
+        self.idle_bytes += written;
+        if self.idle_bytes >= BUSY {
+            self.idle_bytes = 0;
+            self.store.begin_sync();
+        }
     }
 
     /// Hands all records to the system, and to the disk if the policy asks for that now.
