@@ -24,7 +24,7 @@ pub(crate) use hooks::{has_bug, is_simulated, journal_number, kernel_of, now, pa
 /// A defect that a test plants, to see whether a simulation finds it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
-#[cfg_attr(not(feature = "inject"), expect(unreachable_pub, dead_code, reason = "nobody can plant one"))]
+#[cfg_attr(not(feature = "inject"), expect(unreachable_pub, reason = "nobody can plant one"))]
 pub enum PlantedBug {
     /// After a loss, the next kernel is not told that tasks above the first one without a record may have one.
     IgnoredRecords,
