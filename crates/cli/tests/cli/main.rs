@@ -11,6 +11,7 @@ mod graph;
 #[cfg(unix)]
 mod interrupt;
 mod journal;
+mod journal_damage;
 #[cfg(unix)]
 mod journal_kills;
 mod kernel;
