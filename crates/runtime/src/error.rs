@@ -322,6 +322,18 @@ impl LossReason {
         self as u32 + 1
     }
 
+    /// Returns the reason as one word, for programs to compare.
+    pub const fn name(self) -> &'static str {
+        match self {
+            LossReason::Lease => "lease",
+            LossReason::Trap => "trap",
+            LossReason::Device => "device",
+            LossReason::Returned => "returned",
+            LossReason::Record => "record",
+            LossReason::Quarantine => "quarantine",
+        }
+    }
+
     /// Returns the reason with this code, or `None` if there is none.
     pub const fn from_code(code: u32) -> Option<LossReason> {
         match code {

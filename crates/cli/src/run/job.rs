@@ -22,7 +22,7 @@ use super::results::{EndCounts, ResultWriter};
 use super::submitted::SubmittedSpans;
 use super::task::TaskNames;
 use super::watch::{SpecWatch, WatchedSpec};
-use super::workspace::WorkspaceOwner;
+use super::workspace::{RegionFill, WorkspaceOwner};
 use super::{RunArgs, lines, workspace};
 use crate::error::CliError;
 use crate::term::Term;
@@ -47,6 +47,8 @@ pub(super) struct RunJob<'a> {
     pub args: &'a RunArgs,
     pub term: &'a Term,
     pub names: &'a TaskNames,
+    /// The devices to go on with after a loss.
+    pub failover: Vec<Arc<dyn Device>>,
     pub bar: ProgressBar,
     pub journal: Option<&'a RefCell<RunJournal>>,
     /// The lines, until they are read.
@@ -79,10 +81,12 @@ impl<'a> RunJob<'a> {
         }
     }
 
-    /// Checks the options about regions, and fills the workspace before any task runs.
-    fn fill_workspace(&self, home: &impl WorkspaceOwner) -> Result<(), CliError> {
+    /// Checks the options about regions, and fills the workspace before any task runs. Returns what it is filled with.
+    fn fill_workspace(&self, home: &impl WorkspaceOwner) -> Result<Vec<RegionFill>, CliError> {
         workspace::check_outs(home, self.names, &self.args.outs)?;
-        workspace::fill_regions(home, self.names, &self.args.buffers)
+        let fills = workspace::region_fills(home, self.names, &self.args.buffers)?;
+        fills.iter().try_for_each(|fill| fill.write_to(home))?;
+        Ok(fills)
     }
 
     /// Submits the tasks of all lines. Returns why that ended early, if it did, and the number of bad lines.
@@ -108,7 +112,9 @@ impl<'a> RunJob<'a> {
         watched: Option<WatchedSpec>,
         results: ResultWriter<'a, O>,
     ) -> Result<RunSummary, CliError> {
-        self.fill_workspace(&session)?;
+        let fills = self.fill_workspace(&session)?;
+        session.set_failover(self.failover.clone());
+        session.on_recovery(move |session| fills.iter().try_for_each(|fill| fill.write_to(session)));
         let began = Instant::now();
         let mut submitted = SubmittedSpans::new(self.args.order, results, session.layout().places.reply);
         let mut feed = SessionFeed::new(&session, self.names, self.term, &mut submitted);

@@ -24,8 +24,8 @@ use std::io::{self, BufWriter, IsTerminal};
 use std::path::PathBuf;
 
 use indicatif::ProgressBar;
-use pelton::Spec;
 use pelton::journal::TornTail;
+use pelton::{Recovery, Spec};
 use pelton_device::open;
 use pelton_filetest::init::Init;
 use pelton_ir::module::Module;
@@ -58,6 +58,7 @@ Examples:
   tail -f tasks.jsonl | pelton run spec.toml --watch
   pelton run spec.toml --journal run.journal < tasks.jsonl >> results.jsonl
   pelton run examples/run/stream.toml --stream README.md docs --op lines
+  pelton run spec.toml --device process:cuda --failover process:cuda:1,cpu < tasks.jsonl
 
 Tasks, one per line; blank lines and lines that begin with # are skipped:
   {\"op\": \"add\", \"args\": [1, 2], \"tenant\": \"alice\", \"priority\": \"high\"}
@@ -86,6 +87,12 @@ Results, one per task:
   {\"line\": 6, \"graph\": \"sum\", \"status\": \"done\", \"result\": 33}
   {\"line\": 5, \"op\": \"upper\", \"status\": \"done\", \"result\": 5, \"text\": \"HELLO\"}
   {\"line\": 4, \"op\": \"add\", \"status\": \"fault\", \"fault\": {\"code\": 2, \"name\": \"out of region\"}}
+  {\"line\": 7, \"op\": \"send\", \"status\": \"lost\", \"reason\": \"device\", \"may_have_run\": true}
+
+With recovery = \"on\" in the spec, a run goes on after its device was lost: on the same device, or
+else on the first one of --failover that works. Regions then hold what --buffer says, without what
+tasks have stored. Tasks that had not ended are run again, except those of a handler of the class
+\"once\" that may have begun: they end as lost, and reason is lease, trap, device, returned or record.
 
 With --watch, save the spec, or a file that it names, to change handlers, libraries, fuel, share and
 the number of groups while tasks run; nothing else can change. Standard error says what has changed,
@@ -124,6 +131,11 @@ pub(crate) struct RunArgs {
     /// The device to run on; `pelton devices` lists them
     #[arg(long, short, value_name = "NAME", default_value = "auto")]
     device: String,
+
+    /// A device to go on with if the device is lost and cannot be used again; repeat the option for
+    /// others, or separate their names by commas
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    failover: Vec<String>,
 
     /// The order in which results are written
     #[arg(long, value_enum, value_name = "ORDER", default_value_t = ResultOrder::Input)]
@@ -177,6 +189,16 @@ fn refuse_parking(spec: &Spec) -> Result<(), CliError> {
     }
 }
 
+/// Refuses devices to go on with, if nothing goes on after a loss.
+fn refuse_vain_failover(args: &RunArgs, spec: &Spec) -> Result<(), CliError> {
+    match !args.failover.is_empty() && spec.recovery == Recovery::Off {
+        true => Err(CliError::Wrong(
+            "--failover is for sessions that go on after a loss; write recovery = \"on\" in the spec".into(),
+        )),
+        false => Ok(()),
+    }
+}
+
 /// Reads the spec, and keeps in mind what was read if it is to be watched.
 fn read_or_watch(args: &RunArgs, term: &Term) -> Result<(Spec, Option<WatchedSpec>), CliError> {
     if !args.watch {
@@ -190,15 +212,17 @@ fn read_or_watch(args: &RunArgs, term: &Term) -> Result<(Spec, Option<WatchedSpe
 pub(crate) fn run_spec(args: &RunArgs, term: &Term) -> Result<CliStatus, CliError> {
     let (spec, watched) = read_or_watch(args, term)?;
     refuse_parking(&spec)?;
+    refuse_vain_failover(args, &spec)?;
     if !args.stream.paths.is_empty() {
         return stream::run_stream(args, &spec, term);
     }
     let journal = RunJournal::from_args(args, &spec)?;
     stop::listen()?;
     let device = open(&args.device)?;
+    let failover = args.failover.iter().map(|name| open(name)).collect::<Result<Vec<_>, _>>()?;
     let names = TaskNames::new(&spec);
-    let input = Cell::new(Some(Box::new(io::stdin()) as _));
-    let job = RunJob { args, term, names: &names, bar: input_bar(term), journal: journal.as_ref(), input };
+    let (bar, input) = (input_bar(term), Cell::new(Some(Box::new(io::stdin()) as _)));
+    let job = RunJob { args, term, names: &names, failover, bar, journal: journal.as_ref(), input };
     let mut known = None;
     let summary = match journal {
         None => {

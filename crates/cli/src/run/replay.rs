@@ -89,7 +89,8 @@ pub(crate) fn run_replay(args: &ReplayArgs, term: &Term) -> Result<CliStatus, Cl
     let names = TaskNames::new(&spec);
     let lines = RecordedLines::new(JournalReader::open(&args.folder)?);
     let input = Cell::new(Some(Box::new(lines) as _));
-    let job = RunJob { args: &run_args, term, names: &names, bar: input_bar(term), journal: None, input };
+    let (bar, failover) = (input_bar(term), Vec::new());
+    let job = RunJob { args: &run_args, term, names: &names, failover, bar, journal: None, input };
     let name = &device.caps().name;
     if !args.compare {
         let out = PlainOutput(BufWriter::with_capacity(1 << 16, io::stdout()));
@@ -148,6 +149,7 @@ fn replay_run_args(args: &ReplayArgs, header: &RunHeader) -> Result<RunArgs, Cli
     Ok(RunArgs {
         spec: args.folder.clone(),
         device: args.device.clone(),
+        failover: Vec::new(),
         order: ResultOrder::Input,
         bad: BadLines::Stop,
         buffers: buffers.collect::<Result<_, CliError>>()?,

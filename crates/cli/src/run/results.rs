@@ -138,8 +138,9 @@ pub(super) fn write_no_result(out: &mut Vec<u8>, why: TaskError, op: Option<Opco
             }
             out.write_all(b"}}\n")
         }
-        TaskError::Lost { may_have_run, .. } => {
-            writeln!(out, ", \"status\": \"lost\", \"may_have_run\": {may_have_run}}}")
+        TaskError::Lost { reason, may_have_run } => {
+            write!(out, ", \"status\": \"lost\", \"reason\": \"{}\", ", reason.name())?;
+            writeln!(out, "\"may_have_run\": {may_have_run}}}")
         }
         why => {
             let status = match why {

@@ -115,8 +115,11 @@ pub(super) fn run_stream(args: &RunArgs, spec: &Spec, term: &Term) -> Result<Cli
     };
     let tenant = tenant.map_err(CliError::Wrong)?;
     let session = Session::launch(&device, spec)?;
+    session.set_failover(args.failover.iter().map(|name| open(name)).collect::<Result<Vec<_>, _>>()?);
     workspace::check_outs(&session, &names, &args.outs)?;
-    workspace::fill_regions(&session, &names, &args.buffers)?;
+    let fills = workspace::region_fills(&session, &names, &args.buffers)?;
+    fills.iter().try_for_each(|fill| fill.write_to(&session))?;
+    session.on_recovery(move |session| fills.iter().try_for_each(|fill| fill.write_to(session)));
     let mut results = StreamResults {
         out: io::stdout(),
         broken: None,

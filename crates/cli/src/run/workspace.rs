@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use pelton::kernel::TenantId;
 use pelton::kernel::handler::OBSERVABLE;
 use pelton::workspace::{Element, PieceLocation, RegionView};
-use pelton::{Drain, Session};
+use pelton::{Drain, RecoveringSession, Session};
 use pelton_filetest::hint::name_hint;
 use pelton_filetest::init::{Init, InitError};
 use pelton_ir::module::BufferDecl;
@@ -16,15 +16,30 @@ use super::task::{NameOrNumber, TaskNames};
 use crate::error::CliError;
 use crate::exec;
 
+/// What has views of regions.
+pub(super) trait RegionViews {
+    /// A view of a tenant's piece of a region.
+    fn view<T: Element>(&self, tenant: TenantId, region: &str) -> Result<RegionView<'_, T>, pelton::Error>;
+}
+
 /// A session or drain, which owns a workspace.
-pub(super) trait WorkspaceOwner {
+pub(super) trait WorkspaceOwner: RegionViews {
     /// The names of the regions of the workspace.
     fn region_names(&self) -> Vec<String>;
     /// The place of a tenant's piece of a region.
     fn piece(&self, tenant: TenantId, region: &str) -> Result<PieceLocation, pelton::Error>;
-    /// A view of a tenant's piece of a region.
-    fn view<T: Element>(&self, tenant: TenantId, region: &str) -> Result<RegionView<'_, T>, pelton::Error>;
 }
+
+macro_rules! region_views {
+    ($($name:ty)*) => {$(
+        impl RegionViews for $name {
+            fn view<T: Element>(&self, tenant: TenantId, region: &str) -> Result<RegionView<'_, T>, pelton::Error> {
+                <$name>::view(self, tenant, region)
+            }
+        }
+    )*};
+}
+region_views! { Session Drain RecoveringSession<'_> }
 
 macro_rules! workspace_owners {
     ($($name:ident)*) => {$(
@@ -34,9 +49,6 @@ macro_rules! workspace_owners {
             }
             fn piece(&self, tenant: TenantId, region: &str) -> Result<PieceLocation, pelton::Error> {
                 $name::piece(self, tenant, region)
-            }
-            fn view<T: Element>(&self, tenant: TenantId, region: &str) -> Result<RegionView<'_, T>, pelton::Error> {
-                $name::view(self, tenant, region)
             }
         }
     )*};
@@ -113,29 +125,45 @@ fn find_region(
     Ok(FoundRegion { tenant, region: target.region.clone(), elem: piece.elem, len: piece.len })
 }
 
-/// Fills regions, each from its first element on.
-pub(super) fn fill_regions(
+/// What a tenant's piece of a region is filled with, from its first element on.
+pub(super) struct RegionFill {
+    region: FoundRegion,
+    /// The bits of each element.
+    words: Vec<u64>,
+}
+
+impl RegionFill {
+    /// Fills the region.
+    pub(super) fn write_to(&self, home: &impl RegionViews) -> Result<(), pelton::Error> {
+        match self.region.elem {
+            Type::U64 => self.write_elements::<u64>(home),
+            Type::I32 => self.write_elements::<i32>(home),
+            Type::F32 => self.write_elements::<f32>(home),
+            Type::U32 | Type::Bool => self.write_elements::<u32>(home),
+        }
+    }
+
+    fn write_elements<T: Element>(&self, home: &impl RegionViews) -> Result<(), pelton::Error> {
+        let values: Vec<T> = self.words.iter().map(|word| T::from_word(*word)).collect();
+        home.view::<T>(self.region.tenant, &self.region.region)?.write(0, &values)
+    }
+}
+
+/// Finds out what regions are filled with.
+pub(super) fn region_fills(
     home: &impl WorkspaceOwner,
     names: &TaskNames,
     given: &[(RegionName, Init)],
-) -> Result<(), CliError> {
-    for (target, init) in given {
-        let found = find_region(home, names, target)?;
-        match found.elem {
-            Type::U64 => write_region::<u64>(home, &found, init)?,
-            Type::I32 => write_region::<i32>(home, &found, init)?,
-            Type::F32 => write_region::<f32>(home, &found, init)?,
-            Type::U32 | Type::Bool => write_region::<u32>(home, &found, init)?,
-        }
-    }
-    Ok(())
+) -> Result<Vec<RegionFill>, CliError> {
+    let fill = |(target, init): &(RegionName, Init)| {
+        let region = find_region(home, names, target)?;
+        let words = fill_words(&region, init)?;
+        Ok(RegionFill { region, words })
+    };
+    given.iter().map(fill).collect()
 }
 
-fn write_region<T: Element>(
-    home: &impl WorkspaceOwner,
-    found: &FoundRegion,
-    init: &Init,
-) -> Result<(), CliError> {
+fn fill_words(found: &FoundRegion, init: &Init) -> Result<Vec<u64>, CliError> {
     let wrong = |why: &dyn fmt::Display| CliError::Wrong(format!("region `{}`: {why}", found.region));
     let mut decl = BufferDecl {
         name: found.region.clone(),
@@ -157,8 +185,7 @@ fn write_region<T: Element>(
         return Err(wrong(&format_args!("{len} elements are given, but the region has {}", found.len)));
     }
     let data = init.make_data(&decl).map_err(|error| wrong(&error))?;
-    let values: Vec<T> = data.iter().map(|c| T::from_word(c.bits())).collect();
-    Ok(home.view::<T>(found.tenant, &found.region)?.write(0, &values)?)
+    Ok(data.iter().map(|constant| constant.bits()).collect())
 }
 
 /// Refuses regions and files that cannot be written, so that no task runs for nothing.

@@ -22,6 +22,7 @@ mod pages;
 mod replay;
 mod run;
 mod run_graphs;
+mod run_losses;
 mod run_payload;
 mod run_steps;
 mod run_stream;
