@@ -14,6 +14,7 @@ use super::intake::{BadLines, Halt};
 use super::job::{RunJob, RunSummary};
 use super::journal::FsyncArg;
 use super::output::{PlainOutput, ResultOutput};
+use super::stores::ReadingOps;
 use super::stream::StreamArgs;
 use super::submitted::ResultOrder;
 use super::task::TaskNames;
@@ -64,9 +65,7 @@ pub(crate) struct ReplayArgs {
 #[derive(Debug, thiserror::Error)]
 #[error(
     "the task of line {line} has another result than the journal:\n  task      {task}\n  recorded  {recorded}\n  \
-     replayed  {replayed}\nresults that depend on the order between tasks may differ{}",
-    if *starts > 1 { format!(", and so may results that depend on memory, because the run was started {starts} times") }
-    else { String::new() }
+     replayed  {replayed}\n{}", reason.text(*starts)
 )]
 pub(crate) struct ReplayDifference {
     /// The number of the line.
@@ -76,13 +75,44 @@ pub(crate) struct ReplayDifference {
     replayed: String,
     /// How often the recorded run was started.
     starts: u64,
+    reason: DifferenceReason,
+}
+
+/// Whether there may be a harmless reason why a result differs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum DifferenceReason {
+    /// The task finds what others have stored, and rings are served in any order.
+    Order,
+    /// Nothing that the task can find is changed by other tasks.
+    None,
+}
+
+impl DifferenceReason {
+    /// Says what the reason may be.
+    fn text(self, starts: u64) -> String {
+        let memory = match starts {
+            0 | 1 => String::new(),
+            starts => {
+                format!(", and so may what it finds in memory, because the run was started {starts} times")
+            }
+        };
+        match self {
+            DifferenceReason::Order => format!(
+                "the result may depend on the order between tasks, which differs from run to run and from ring to ring{memory}"
+            ),
+            DifferenceReason::None => {
+                "the task finds nothing that other tasks change, so the order between tasks is not the reason"
+                    .into()
+            }
+        }
+    }
 }
 
 pub(crate) fn run_replay(args: &ReplayArgs, term: &Term) -> Result<CliStatus, CliError> {
     let mut recorded = RecordedResults::new(&args.folder);
     let (header, counts) = read_whole(&args.folder, |line, text| recorded.add(line, text))?;
-    recorded.sort(counts.starts);
     let spec: Spec = header.spec.parse().map_err(|error| show_refusal(&error, term))?;
+    recorded.sort(counts.starts, ReadingOps::new(&spec));
     let run_args = replay_run_args(args, &header)?;
     stop::listen()?;
     let device = open(&args.device)?;
@@ -165,8 +195,11 @@ fn replay_run_args(args: &ReplayArgs, header: &RunHeader) -> Result<RunArgs, Cli
 
 impl ReplayDifference {
     fn json(&self) -> serde_json::Value {
-        let ReplayDifference { line, task, recorded, replayed, .. } = self;
-        json!({ "line": line, "task": task, "recorded": recorded, "replayed": replayed })
+        let ReplayDifference { line, task, recorded, replayed, reason, .. } = self;
+        let order = *reason == DifferenceReason::Order;
+        json!({
+            "line": line, "task": task, "recorded": recorded, "replayed": replayed, "may_depend_on_order": order,
+        })
     }
 }
 
@@ -176,11 +209,18 @@ struct RecordedResults<'f> {
     hasher: RandomState,
     hashes: Vec<(u64, u64)>,
     starts: u64,
+    reading: ReadingOps,
 }
 
 impl<'f> RecordedResults<'f> {
     fn new(folder: &'f Path) -> Self {
-        RecordedResults { folder, hasher: RandomState::new(), hashes: Vec::new(), starts: 0 }
+        RecordedResults {
+            folder,
+            hasher: RandomState::new(),
+            hashes: Vec::new(),
+            starts: 0,
+            reading: ReadingOps::default(),
+        }
     }
 
     fn add(&mut self, line: u64, text: &[u8]) {
@@ -188,9 +228,9 @@ impl<'f> RecordedResults<'f> {
     }
 
     /// Is called when all results were added.
-    fn sort(&mut self, starts: u64) {
+    fn sort(&mut self, starts: u64, reading: ReadingOps) {
         self.hashes.sort_unstable();
-        self.starts = starts;
+        (self.starts, self.reading) = (starts, reading);
     }
 
     /// Compares a result with the recorded one. Returns whether there is one.
@@ -202,7 +242,11 @@ impl<'f> RecordedResults<'f> {
         let (task, recorded) = find_line(self.folder, line)?;
         let [task, recorded] = [task, recorded].map(Option::unwrap_or_default);
         let (replayed, starts) = (shown_text(text), self.starts);
-        Err(ReplayDifference { line, task, recorded, replayed, starts }.into())
+        let reason = match self.reading.include_named(&task) {
+            true => DifferenceReason::Order,
+            false => DifferenceReason::None,
+        };
+        Err(ReplayDifference { line, task, recorded, replayed, starts, reason }.into())
     }
 }
 

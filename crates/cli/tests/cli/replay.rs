@@ -92,7 +92,7 @@ fn a_planted_difference_is_found() {
         "\n  task      {\"op\": \"hash\", \"args\": [100]}\n",
         &format!("\n  recorded  {recorded}\n"),
         "\n  replayed  {\"line\": 101, ",
-        "\nresults that depend on the order between tasks may differ",
+        "\nthe result may depend on the order between tasks, which differs from run to run",
     ] {
         assert!(ran.err.contains(part), "{part} is not in {}", ran.err);
     }
@@ -101,6 +101,29 @@ fn a_planted_difference_is_found() {
     let found: Value = serde_json::from_str(&ran.out).expect("it is JSON");
     assert_eq!((&found["same"], &found["difference"]["line"]), (&100.into(), &101.into()));
     assert_eq!(found["difference"]["recorded"], recorded);
+    assert_eq!(
+        found["difference"]["may_depend_on_order"], true,
+        "it reads `data`, which other tasks may change"
+    );
+}
+
+/// Catches a difference that is excused by the order between tasks although no order can make it.
+#[test]
+fn a_difference_that_no_order_explains_is_said_to_be_one() {
+    let folder = ScratchFolder::new("replay-no-order");
+    let apart = SPEC
+        .replace("buffer data: [u32; ?] global read\n", "")
+        .replace("%salt = load @data[3]", "%salt = add %x, 3");
+    let journal = folder.path("journal");
+    let spec = folder.file("spec.toml", &apart);
+    let tasks = "{\"op\": \"hash\", \"args\": [1]}\n{\"op\": \"hash\", \"args\": [2]}\n";
+    let ran = pelton_with(&["run", &spec, "--journal", &journal, "--device", "cpu"], tasks);
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    let lies = folder.path("lies");
+    plant(&folder, &apart.replace("add %x, 3", "add %x, 4"), &journal, &lies);
+    let ran = pelton(&["replay", &lies, "--device", "cpu", "--compare"]);
+    let why = "the task finds nothing that other tasks change, so the order between tasks is not the reason";
+    assert!(ran.code == Some(1) && ran.err.contains(why), "{}", ran.err);
 }
 
 /// Writes a journal that has the tasks and results of one run and the spec of another.
