@@ -114,6 +114,11 @@ pub(super) fn run_stream(args: &RunArgs, spec: &Spec, term: &Term) -> Result<Cli
         None => names.only_tenant(),
     };
     let tenant = tenant.map_err(CliError::Wrong)?;
+    names.admit(tenant, 0).map_err(CliError::Wrong)?;
+    if spec.tenants.iter().any(|known| known.id == tenant && known.quota > 0) {
+        let why = "has a quota, and a stream would wait for ever once that is used up; use the library";
+        return Err(CliError::Wrong(format!("tenant `{}` {why}", names.tenant_name(tenant))));
+    }
     let session = Session::launch(&device, spec)?;
     session.set_failover(args.failover.iter().map(|name| open(name)).collect::<Result<Vec<_>, _>>()?);
     workspace::check_outs(&session, &names, &args.outs)?;

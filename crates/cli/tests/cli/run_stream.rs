@@ -173,6 +173,13 @@ fn what_cannot_be_read_is_said() {
         assert_eq!(ran.code, Some(1), "{}", ran.err);
         assert!(ran.err.contains(what), "{}", ran.err);
     }
+    let example_text = fs::read_to_string(example()).expect("it is there");
+    for (rights, what) in [("quota = 5", "tenant `0` has a quota"), ("mask = 0", "tenant `0` is disabled")] {
+        let spec = folder.file("rights.toml", format!("{example_text}\n[[tenant]]\nid = 0\n{rights}\n"));
+        let ran = pelton(&["run", &spec, "--op", "lines", "--stream", &path]);
+        assert_eq!(ran.code, Some(1), "{}", ran.err);
+        assert!(ran.err.contains(what), "{}", ran.err);
+    }
     let spec = example();
     for args in
         [&["--op", "lines"][..], &["--stream", &path], &["--stream", &path, "--op", "lines", "--watch"]]

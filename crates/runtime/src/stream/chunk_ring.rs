@@ -62,6 +62,11 @@ impl ChunkRing {
         Ok(ChunkRing { start, shape, stride, count: count.min(MOST_CHUNKS), elem_bytes, _memory: memory })
     }
 
+    /// Uses at most so many chunks.
+    pub(super) fn limit(&mut self, most: usize) {
+        self.count = self.count.min(most);
+    }
+
     /// The address of the first chunk, by which streams that would use the same memory are told apart.
     pub(super) fn start(&self) -> usize {
         self.start.as_ptr() as usize

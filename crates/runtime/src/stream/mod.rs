@@ -52,7 +52,7 @@ use crate::deadline::Deadline;
 use crate::error::TaskError;
 use crate::kernel::TenantId;
 use crate::protocol::slot;
-use crate::session::Session;
+use crate::session::{Producer, Session};
 
 pub(crate) use places::StreamPlaces;
 
@@ -102,7 +102,8 @@ impl Session {
     /// Sets up a stream that turns an input into tasks of a tenant; [`Stream::run`] runs it.
     ///
     /// The workspace needs a region in host memory with room for at least one chunk, and better for eight or more. Its name is
-    /// `stream` unless [`Stream::region`] says otherwise. The stream takes one producer of the tenant.
+    /// `stream` unless [`Stream::region`] says otherwise. The stream takes one producer of the tenant, and uses at most half as many
+    /// chunks as that has slots.
     ///
     /// ```
     /// use pelton::ir::types::Type;
@@ -207,7 +208,7 @@ impl Stream<'_> {
         Stream { stop: Some(stop), ..self }
     }
 
-    /// Runs the stream to its end. `on_chunk` gets every chunk and the result of its task; a task that has no result does not
+    /// Runs the stream to its end. If the tenant is disabled or has no credit left, this waits until that changes. `on_chunk` gets every chunk and the result of its task; a task that has no result does not
     /// end the stream. When it returns, the chunk is used again.
     ///
     /// # Errors
@@ -220,7 +221,7 @@ impl Stream<'_> {
         mut on_chunk: impl FnMut(&Chunk<'_>, Result<u32, TaskError>),
     ) -> Result<StreamReport, StreamError> {
         let started = Instant::now();
-        let ring = self.chunk_ring()?;
+        let mut ring = self.chunk_ring()?;
         let _busy = self.session.stream_places().take(ring.start()).ok_or(StreamError::Busy)?;
         let op = self.op.take().ok_or(StreamError::NoOp)?;
         let op = self.session.opcode(&op)?;
@@ -228,6 +229,7 @@ impl Stream<'_> {
             return Err(StreamError::Arguments { found: self.args.len(), most: slot::ARGS - STREAM_ARGS });
         }
         let producer = self.session.producer(self.tenant)?.patience(Deadline::Never);
+        ring.limit(most_chunks(&producer, self.session));
         let sources = std::mem::take(&mut self.input).list()?;
         let plan = FilePlan::new(sources, ring.shape(), self.delimiter);
         let task = StreamTask { op, args: self.args };
@@ -239,7 +241,7 @@ impl Stream<'_> {
         Ok(StreamReport { took: started.elapsed(), ..collected })
     }
 
-    /// Divides the region into chunks.
+    /// Divides the region into chunks, as many as there is room for.
     fn chunk_ring(&self) -> Result<ChunkRing, StreamError> {
         let piece = self.session.piece(self.tenant, &self.region)?;
         let spec = self.session.spec();
@@ -258,4 +260,16 @@ impl Stream<'_> {
                 needed,
             })
     }
+}
+
+/// How many chunks a stream may have so that its producer always has room for the task of the oldest one.
+///
+/// If results come by offset, the tickets of newer chunks are kept until the oldest one was submitted and has ended, so its submit
+/// must not wait for them. A stripe gives its slots out again in order. After the oldest ticket that is kept, it has slots of
+/// others that are kept, which are fewer than there are chunks, and of tasks that were older than the oldest one is now, which
+/// were fewer too. So all stripes together are never full if they have slots for twice as many tasks as there are chunks. A
+/// resumable task needs a cell, and cells are given out again in any order.
+fn most_chunks(producer: &Producer, session: &Session) -> usize {
+    let slots = producer.largest_batch() / 2;
+    slots.min(session.spec().cells.into()).max(1) as usize
 }

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::sync::Mutex;
 
+use pelton::Placement;
 use pelton::stream::{Input, ResultOrder, Stream};
 
 use crate::*;
@@ -17,6 +18,7 @@ pub(crate) const TESTS: &[Test] = named![
     folders_are_read_in_order,
     large_files_flow_through_few_chunks,
     sizes_of_inputs_are_known,
+    the_oldest_chunk_always_has_a_slot,
 ];
 
 const CHUNK: usize = 4096;
@@ -270,4 +272,28 @@ fn sizes_of_inputs_are_known() {
     folder.write("in/below/b", &[0; 23]);
     let input = Input::files([&path]).and(Input::folder(folder.path())).and(Input::reader("x", &[1u8][..]));
     assert_eq!(input.known_bytes(), 223);
+}
+
+/// Catches a stream that gets stuck because newer chunks, whose results must wait, have all slots of the ring: the first piece takes
+/// longest to read, and there are few slots and many chunks and readers.
+fn the_oldest_chunk_always_has_a_slot() {
+    let folder = Folder::new("stuck");
+    let large = folder.write("large", &noise(1, 1 << 20));
+    let small: Vec<PathBuf> = (0..40).map(|k| folder.write(&format!("small {k}"), &[1, 2, 3])).collect();
+    for (slots, groups, placement) in
+        [(4, 1, Placement::Far), (4, 2, Placement::Near), (8, 2, Placement::Both)]
+    {
+        let geometry = Geometry::new(slots).groups(groups);
+        let base = spec(24 << 20);
+        let spec = Spec { geometry, ..base }.placement(placement);
+        let session = Session::launch(&open("cpu").unwrap(), &spec).unwrap();
+        for engine in ENGINES.iter().copied() {
+            for _ in 0..5 {
+                let files = [&large].into_iter().chain(&small).chain([&large]).chain(&small);
+                let stream = session.stream(0, Input::files(files)).chunk(1 << 20).engine(engine).readers(8);
+                let report = stream.op("argument").run(|_, result| assert!(result.is_ok())).unwrap();
+                assert_eq!((report.chunks, report.bytes), (82, (2 << 20) + 240), "{placement:?}, {engine:?}");
+            }
+        }
+    }
 }

@@ -159,6 +159,12 @@ fn main() -> std::process::ExitCode {
     themes.iter().for_each(|(theme, tests)| add(theme, tests));
     #[cfg(target_os = "linux")]
     add("refusal", refusal::TESTS);
+    // This is what tests that streams end at all.
+    std::thread::spawn(|| {
+        std::thread::sleep(std::time::Duration::from_secs(600));
+        eprintln!("a stream does not end");
+        std::process::abort();
+    });
     run(&Arguments::from_args(), all).exit_code()
 }
 
