@@ -288,7 +288,7 @@ fn launch(device: &Arc<dyn Device>, chunk: usize) -> Result<Session, CliError> {
     let region = Region::new("stream", Type::U64, elements).read_only().in_host_memory();
     let (geometry, handler) = match remote {
         true => (Geometry::new(256).window(1), sum_by_group()),
-        false => (Geometry::new(64).window(1).lanes(1), sum_by_lane(elements)),
+        false => (Geometry::new(256).window(1).lanes(1), sum_by_lane(elements)),
     };
     let spec = Spec::new(geometry).fuel(u32::MAX).region(region).handler("sum", handler);
     Ok(Session::launch(device, &spec)?)
