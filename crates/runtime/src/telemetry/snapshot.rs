@@ -27,7 +27,8 @@ pub struct NamedCount {
     pub count: u64,
 }
 
-/// How many slots of all rings are in which state.
+/// How many slots of all rings are in which state. Where regions are [kept](crate::Retention), a slot that no checkpoint
+/// covers counts as if a ticket held it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Occupancy {
     /// Slots that are free.
