@@ -1,5 +1,9 @@
 //! Sessions and batches on devices in a process of their own. This program is its own executor.
 
+#[path = "countdown/mod.rs"]
+#[allow(dead_code, reason = "other tests need the rest")]
+mod countdown;
+
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,10 +13,13 @@ use libtest_mimic::{Arguments, Trial, run};
 use pelton::device::process::{ProcessConfig, ProcessDevice};
 use pelton::device::{Device, DeviceError, open};
 use pelton::ir::types::{Order, Scope, Type};
+use pelton::kernel::handler_trees::Child;
 use pelton::{
     Batch, Class, Drain, Error, Geometry, Handler, LossReason, Opcode, Recovery, Region, Session, SessionEnd,
     Spec, Task, TaskError, TaskOrder, TaskState,
 };
+
+use countdown::{countdown, countdown_result};
 
 /// The environment variable that says how many processes are killed, if not as many as usual.
 const KILLS: &str = "PELTON_TEST_KILLS";
@@ -25,12 +32,16 @@ type Test = (&'static str, fn(&str));
 
 fn main() -> ExitCode {
     pelton::device::process::serve_if_asked();
-    let tests: [Test; 8] = [
+    let tests: [Test; 9] = [
         ("a_session_moves_between_processes", a_session_moves_between_processes),
         ("handlers_change_while_tasks_run", handlers_change_while_tasks_run),
         ("a_batch_is_drained", a_batch_is_drained),
         ("a_session_without_recovery_is_lost_with_its_process", a_session_is_lost_with_its_process),
         ("every_task_ends_once_while_processes_are_killed", every_task_ends_once_while_processes_are_killed),
+        (
+            "tasks_in_cells_end_right_while_processes_are_killed",
+            tasks_in_cells_end_right_while_processes_are_killed,
+        ),
         ("a_session_fails_over_to_this_process", a_session_fails_over_to_this_process),
         ("sums_are_kept_while_processes_are_killed", sums_are_kept_while_processes_are_killed),
         ("a_serial_log_is_kept_while_processes_are_killed", a_serial_log_is_kept_while_processes_are_killed),
@@ -173,12 +184,81 @@ fn feed(session: &Session, (over, rounds): (&AtomicBool, &AtomicU64), first: u32
     x - first
 }
 
-/// Kills real processes at random moments. The variable PELTON_TEST_KILLS says how many.
+/// Every task ends once and has the right result, whenever a process is killed.
 fn every_task_ends_once_while_processes_are_killed(name: &str) {
+    kill_under_load(name, &recovering(), feed);
+}
+
+/// Computes a Fibonacci number by spawning a task for each smaller one.
+fn fib() -> Handler {
+    Handler::lane_wide(|task| {
+        let (f, n) = (task.body(), task.arg(0));
+        let (left, right) = (task.frame_word(), task.frame_word());
+        task.step(|| {
+            f.when(n.lt(2), || task.finish(n));
+            let room = task.reserve_children(2);
+            f.when(!room, || {
+                let (a, _) =
+                    f.range((f.lit(0), n, f.lit(1)), (f.lit(0), f.lit(1)), |_, _, (a, b)| (b, a + b));
+                task.finish(a);
+            });
+            for (word, less) in [(left, 1), (right, 2)] {
+                task.spawn(Child::same_handler(&task).result_into(word).args([n - less]));
+            }
+            task.wait_children();
+        });
+        task.finish(left.load() + right.load());
+    })
+}
+
+/// Waits until the event in its first argument was signalled as often as the second says, and gives the third.
+fn waits() -> Handler {
+    Handler::lane_wide(|task| {
+        task.step(|| task.wait_event(task.arg(0), task.arg(1)));
+        task.finish(task.arg(2));
+    })
+}
+
+/// Does what [`feed`] does with tasks that take steps, spawn others, signal events and wait for them.
+fn feed_cells(session: &Session, (over, rounds): (&AtomicBool, &AtomicU64), first: u32) -> u32 {
+    let mut producer = session.producer(0).unwrap().patience(LONG);
+    let op = |name: &str| session.opcode(name).unwrap();
+    let (fib, count, waits) = (op("fib"), op("countdown"), op("waits"));
+    // Each feeder has an event of its own.
+    let (event, mut signals) = (first >> 20, 0);
+    while !over.load(Ordering::Relaxed) {
+        let n = signals % 14;
+        let tree = producer.submit(Task::new(fib).args([n])).unwrap();
+        let steps = producer.submit(Task::new(count).args([n, signals])).unwrap();
+        let mut signal = producer.submit(Task::new(Opcode::SIGNAL).args([event, 1])).unwrap();
+        assert_eq!(signal.wait(LONG), Ok(0));
+        signals += 1;
+        // The signals of all tasks that have ended count, whatever was lost.
+        let wait = producer.submit(Task::new(waits).args([event, signals, n])).unwrap();
+        let after = producer.submit(Task::new(op("add")).args([n]).after(event, signals)).unwrap();
+        let fibonacci = (0..n).fold((0, 1), |(a, b), _| (b, a + b)).0;
+        let wanted = [fibonacci, countdown_result(n, signals - 1), n, n * 3];
+        for (mut ticket, wanted) in [tree, steps, wait, after].into_iter().zip(wanted) {
+            assert_eq!(ticket.wait(LONG), Ok(wanted));
+        }
+        rounds.fetch_add(1, Ordering::Relaxed);
+    }
+    signals
+}
+
+/// The same for tasks that live in cells.
+fn tasks_in_cells_end_right_while_processes_are_killed(name: &str) {
+    let spec = recovering().cells(64).spawn_cells(256).events(3);
+    let spec = spec.handler("fib", fib()).handler("countdown", countdown()).handler("waits", waits());
+    kill_under_load(name, &spec, feed_cells);
+}
+
+/// Feeds a session in three threads and kills real processes at random moments. The variable PELTON_TEST_KILLS says how many.
+fn kill_under_load(name: &str, spec: &Spec, feed: fn(&Session, (&AtomicBool, &AtomicU64), u32) -> u32) {
     let kills: u64 = std::env::var(KILLS).ok().and_then(|kills| kills.parse().ok()).unwrap_or(10);
     let process = Arc::new(ProcessDevice::new(ProcessConfig::new(name)).unwrap());
     let device: Arc<dyn Device> = process.clone();
-    let session = Session::launch(&device, &recovering()).unwrap();
+    let session = Session::launch(&device, spec).unwrap();
     let (over, rounds) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|threads| {
         let feeders: Vec<_> = (0..3)
