@@ -441,7 +441,7 @@ pub enum TaskError {
     Left,
     /// The device was lost before the task ended. Either the session ended with it, and
     /// [`Session::session_end`](crate::Session::session_end) has the details, or the session has
-    /// [recovered](crate::Recovery), and the task must not begin twice. `may_have_run` is false only if it is certain that
+    /// [recovered](crate::Recovery), and the task must not begin twice or made the kernel trap each time. `may_have_run` is false only if it is certain that
     /// the task had not begun.
     #[error("the task was lost before it {}: {reason}", if *may_have_run { "ended" } else { "began" })]
     Lost { reason: LossReason, may_have_run: bool },

@@ -14,6 +14,7 @@ use pelton::device::process::{ProcessConfig, ProcessDevice};
 use pelton::device::{Device, DeviceError, open};
 use pelton::ir::types::{Order, Scope, Type};
 use pelton::kernel::handler_trees::Child;
+use pelton::telemetry::Snapshot;
 use pelton::{
     Batch, Class, Drain, Error, Geometry, Handler, LossReason, Opcode, Recovery, Region, Session, SessionEnd,
     Spec, Task, TaskError, TaskOrder, TaskState,
@@ -184,6 +185,26 @@ fn feed(session: &Session, (over, rounds): (&AtomicBool, &AtomicU64), first: u32
     x - first
 }
 
+/// Does something that fails while a device is lost, until it works.
+fn once_recovered<T>(mut act: impl FnMut() -> Result<T, Error>) -> T {
+    loop {
+        match act() {
+            Ok(done) => return done,
+            Err(Error::Device(DeviceError::Lost(_))) => std::thread::sleep(Duration::from_millis(1)),
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// Takes a snapshot as soon as the device is there.
+fn snapshot(session: &Session) -> Snapshot {
+    once_recovered(|| {
+        // Somebody has to look whether the device is still there.
+        drop(session.session_end());
+        session.snapshot()
+    })
+}
+
 /// Every task ends once and has the right result, whenever a process is killed.
 fn every_task_ends_once_while_processes_are_killed(name: &str) {
     kill_under_load(name, &recovering(), feed);
@@ -285,7 +306,7 @@ fn kill_under_load(name: &str, spec: &Spec, feed: fn(&Session, (&AtomicBool, &At
         }
     });
     session.quiesce(LONG).unwrap();
-    let recovery = session.snapshot().unwrap().recovery.expect("it recovers");
+    let recovery = snapshot(&session).recovery.expect("it recovers");
     assert!((1..=kills).contains(&recovery.count), "{} recoveries after {kills} kills", recovery.count);
     assert_eq!(session.stop().unwrap().tasks_left(), 0);
 }
@@ -310,7 +331,7 @@ fn a_session_fails_over_to_this_process(name: &str) {
         over.store(true, Ordering::Relaxed);
         assert!(feeder.join().unwrap() > 0);
     });
-    let last = session.snapshot().unwrap().recovery.and_then(|recovery| recovery.last).unwrap();
+    let last = snapshot(&session).recovery.and_then(|recovery| recovery.last).unwrap();
     assert_eq!((last.from, last.to), (format!("process:{name}"), "cpu".to_string()));
 }
 
@@ -365,10 +386,11 @@ fn kill_in_rounds(
             span.wait(LONG).unwrap();
             results.extend(span.results().map(|result| result.unwrap()));
         }
-        let kept = session.view::<u32>(0, "kept").unwrap().read_all().unwrap();
+        // The process may have been killed after the last task had ended.
+        let kept = once_recovered(|| session.view::<u32>(0, "kept").and_then(|view| view.read_all()));
         check(kept, results);
     }
-    let snapshot = session.snapshot().unwrap();
+    let snapshot = snapshot(&session);
     let (recovery, kept) = (snapshot.recovery.unwrap(), snapshot.kept.unwrap());
     assert_eq!((recovery.count, kept.difference), (6, None));
     assert!(kept.checkpoints > 0);

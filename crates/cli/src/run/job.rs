@@ -114,7 +114,7 @@ impl<'a> RunJob<'a> {
     ) -> Result<RunSummary, CliError> {
         let fills = self.fill_workspace(&session)?;
         session.set_failover(self.failover.clone());
-        session.on_recovery(move |session| fills.iter().try_for_each(|fill| fill.write_to(session)));
+        workspace::refill_after_losses(&session, fills);
         let began = Instant::now();
         let mut submitted = SubmittedSpans::new(self.args.order, results, session.layout().places.reply);
         let mut feed = SessionFeed::new(&session, self.names, self.term, &mut submitted);

@@ -90,9 +90,11 @@ Results, one per task:
   {\"line\": 7, \"op\": \"send\", \"status\": \"lost\", \"reason\": \"device\", \"may_have_run\": true}
 
 With recovery = \"on\" in the spec, a run goes on after its device was lost: on the same device, or
-else on the first one of --failover that works. Regions then hold what --buffer says, without what
-tasks have stored. Tasks that had not ended are run again, except those of a handler of the class
-\"once\" that may have begun: they end as lost, and reason is lease, trap, device, returned or record.
+else on the first one of --failover that works. Regions in the memory of the device then hold what
+--buffer says; kept regions are restored, and regions in host memory stay. Tasks that had not ended
+are run again, except those of a handler of the class \"once\" that may have begun, and a task that
+makes the kernel trap each time: they end as lost. The reason is lease, trap, device, returned,
+record or quarantine.
 
 With --watch, save the spec, or a file that it names, to change handlers, libraries, fuel, share and
 the number of groups while tasks run; nothing else can change. Standard error says what has changed,

@@ -48,7 +48,7 @@ pub(crate) struct StreamArgs {
 
     /// How long bytes of a pipe or a socket wait until their chunk is full, in milliseconds
     #[arg(long, value_name = "MS", requires = "paths")]
-    every: Option<u64>,
+    flush_after: Option<u64>,
 
     /// Print results as tasks end, instead of by file and offset
     #[arg(long, requires = "paths")]
@@ -116,7 +116,7 @@ pub(super) fn run_stream(args: &RunArgs, spec: &Spec, term: &Term) -> Result<Cli
     let tenant = tenant.map_err(CliError::Wrong)?;
     names.admit(tenant, 0).map_err(CliError::Wrong)?;
     if spec.tenants.iter().any(|known| known.id == tenant && known.quota > 0) {
-        let why = "has a quota, and a stream would wait for ever once that is used up; use the library";
+        let why = "has a quota, and the run would wait for ever once it is used up; remove the quota from the spec, or grant credit from a program of your own";
         return Err(CliError::Wrong(format!("tenant `{}` {why}", names.tenant_name(tenant))));
     }
     let session = Session::launch(&device, spec)?;
@@ -124,7 +124,7 @@ pub(super) fn run_stream(args: &RunArgs, spec: &Spec, term: &Term) -> Result<Cli
     workspace::check_outs(&session, &names, &args.outs)?;
     let fills = workspace::region_fills(&session, &names, &args.buffers)?;
     fills.iter().try_for_each(|fill| fill.write_to(&session))?;
-    session.on_recovery(move |session| fills.iter().try_for_each(|fill| fill.write_to(session)));
+    workspace::refill_after_losses(&session, fills);
     let mut results = StreamResults {
         out: io::stdout(),
         broken: None,
@@ -211,7 +211,7 @@ impl StreamResults {
         input: Input,
         args: &RunArgs,
     ) -> Result<StreamReport, StreamError> {
-        let StreamArgs { op, chunk, overlap, lines, every, unordered, engine, args, region, .. } =
+        let StreamArgs { op, chunk, overlap, lines, flush_after, unordered, engine, args, region, .. } =
             &args.stream;
         let overlap = overlap.unwrap_or(0) as usize;
         let chunk = match chunk {
@@ -231,8 +231,8 @@ impl StreamResults {
         if *lines {
             stream = stream.delimiter(b'\n');
         }
-        if let Some(ms) = every {
-            stream = stream.every(Duration::from_millis(*ms));
+        if let Some(ms) = flush_after {
+            stream = stream.flush_after(Duration::from_millis(*ms));
         }
         let (stop, ended) = (self.stop.clone(), AtomicBool::new(false));
         std::thread::scope(|threads| {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use pelton::kernel::TenantId;
 use pelton::kernel::handler::OBSERVABLE;
 use pelton::workspace::{Element, PieceLocation, RegionView};
-use pelton::{Drain, RecoveringSession, Session};
+use pelton::{Drain, RecoveringSession, Region, RegionMemory, Session};
 use pelton_filetest::hint::name_hint;
 use pelton_filetest::init::{Init, InitError};
 use pelton_ir::module::BufferDecl;
@@ -147,6 +147,18 @@ impl RegionFill {
         let values: Vec<T> = self.words.iter().map(|word| T::from_word(*word)).collect();
         home.view::<T>(self.region.tenant, &self.region.region)?.write(0, &values)
     }
+}
+
+/// Lets a session fill those regions again after a loss that are lost with the device. Kept regions are restored, and regions in
+/// host memory stay as tasks have left them.
+pub(super) fn refill_after_losses(session: &Session, mut fills: Vec<RegionFill>) {
+    let spec = session.spec();
+    let is_lost = |name: &str| {
+        let outlives = |region: &Region| region.is_kept() || region.memory == RegionMemory::Host;
+        !spec.regions.iter().any(|region| region.name == name && outlives(region))
+    };
+    fills.retain(|fill| is_lost(&fill.region.region));
+    session.on_recovery(move |session| fills.iter().try_for_each(|fill| fill.write_to(session)));
 }
 
 /// Finds out what regions are filled with.

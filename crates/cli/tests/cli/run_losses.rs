@@ -159,3 +159,73 @@ fn devices_that_cannot_be_gone_on_with_are_refused() {
         "error: --failover is for sessions that go on after a loss; write recovery = \"on\" in the spec";
     assert!(ran.code == Some(1) && ran.err.contains(why), "{}", ran.err);
 }
+
+/// A handler that adds to a kept region and shows what it finds in a region in host memory.
+const LASTING_SPEC: &str = r#"
+recovery = "on"
+
+[[region]]
+name = "sums"
+type = "u32"
+len = 16
+retention = "kept"
+
+[[region]]
+name = "table"
+type = "u32"
+len = 16
+memory = "host"
+
+[[handler]]
+name = "add"
+class = "commuting"
+text = '''
+buffer arg: [u32; 12] global read
+buffer sums: [u32; ?] global read_write
+
+fn add() -> u32 {
+  %by = load @arg[0]
+  %old = atomic_add relaxed device @sums[3], %by
+  return %old
+}
+'''
+
+[[handler]]
+name = "change"
+text = '''
+buffer arg: [u32; 12] global read
+buffer table: [u32; ?] global read_write
+
+fn change() -> u32 {
+  %old = load @table[2]
+  %new = load @arg[0]
+  store @table[2], %new
+  return %old
+}
+'''
+"#;
+
+/// Catches a run that cannot go on because it would fill a kept region again, or that takes back what tasks have stored in host
+/// memory.
+#[cfg(target_os = "linux")]
+#[test]
+fn regions_that_outlive_the_device_are_not_filled_again() {
+    let folder = ScratchFolder::new("run-lasting");
+    let spec = folder.file("spec.toml", LASTING_SPEC);
+    let buffers = ["--buffer", "sums=iota", "--buffer", "table=iota", "--order", "done", "--json"];
+    let mut run = FedRun::start(&[&["run", spec.as_str(), "--device", "process:cpu"], &buffers[..]].concat());
+    let parent = run.child.id();
+    let done = |line: u32, op: &str, result: u32| {
+        format!("{{\"line\": {line}, \"op\": \"{op}\", \"status\": \"done\", \"result\": {result}}}")
+    };
+    run.submit("{\"op\": \"add\", \"args\": [10]}");
+    assert_eq!(run.result(), done(1, "add", 3));
+    run.submit("{\"op\": \"change\", \"args\": [50]}");
+    assert_eq!(run.result(), done(2, "change", 2));
+    kill_children(parent);
+    run.submit("{\"op\": \"add\", \"args\": [1]}");
+    assert_eq!(run.result(), done(3, "add", 13));
+    run.submit("{\"op\": \"change\", \"args\": [60]}");
+    assert_eq!(run.result(), done(4, "change", 50));
+    assert_eq!(run.finish().0, Some(0));
+}

@@ -164,7 +164,7 @@ fn what_cannot_be_read_is_said() {
         assert!(ran.err.contains("stopped by an error: 1 chunk, 100 B on "), "{}", ran.err);
     }
     for (args, what) in [
-        (&["--chunk", "100M"][..], "has 8388608 bytes, and a chunk with its overlap needs 104857600"),
+        (&["--chunk", "100M"][..], "has 8388608 bytes, but one chunk with its overlap needs 104857600"),
         (&["--region", "data"], "does not lie in host memory"),
         (&["--tenant", "nobody"], "there is no tenant `nobody`"),
         (&["--args", "1,2,3,4,5,6,7"], "7 arguments were given"),
@@ -235,7 +235,7 @@ fn faults_of_tasks_are_results() {
 #[cfg(unix)]
 fn ctrl_c_reports_what_was_read() {
     let mut child = command()
-        .args(["run", &example(), "--op", "lines", "--chunk", "4096", "--every", "10", "--stream", "-"])
+        .args(["run", &example(), "--op", "lines", "--chunk", "4096", "--flush-after", "10", "--stream", "-"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

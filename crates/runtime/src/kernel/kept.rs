@@ -78,11 +78,13 @@ pub(super) fn check_spec(spec: &Spec) -> Result<(), AssembleError> {
         }
         _ if spec.events > 0 => {
             return refuse(
-                "tasks that wait for events are not run again, so there can be no kept region beside events",
+                "it cannot be restored from tasks that wait for events; set `events = 0`, or do not keep the region",
             );
         }
         _ if spec.largest_graph() > 0 => {
-            return refuse("nodes of graphs are not run again, so there can be no kept region beside graphs");
+            return refuse(
+                "it cannot be restored from nodes of graphs; remove the graphs, or do not keep the region",
+            );
         }
         _ => {}
     }

@@ -2,7 +2,7 @@
 //!
 //! What tasks did in the device's memory is lost with it. Rings and records lie in the host's memory and stay. So a session
 //! that [recovers](crate::session::recovery) launches a kernel that begins each stripe at its first task without a record.
-//! A kernel that can be launched in this way differs from others in three respects.
+//! A kernel that can be launched in this way differs from others in these respects.
 //!
 //! **Ended tasks are passed over.** Windows end out of order, and the lanes of a group post the records of a window in any
 //! order. So when a device is lost, tasks above the first one without a record may have records. The host tells the next

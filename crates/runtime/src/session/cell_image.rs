@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use pelton_device::memory::Line;
 
-use super::cell_loss::{KeptAsk, KeptAsks};
+use super::cell_loss::{SavedAsk, SavedAsks};
 use super::memory::BufferMemories;
 use super::rings::Rings;
 use crate::error::Error;
@@ -77,7 +77,7 @@ impl<'l> CellImage<'l> {
         &mut self,
         cell: usize,
         (line, facts): (&Line, &[(u32, u64)]),
-        asked: KeptAsk,
+        asked: SavedAsk,
         start: TaskStart,
     ) {
         let (tenant, level) = (line[1] as u32, (line[1] >> 32) as u32);
@@ -157,7 +157,7 @@ impl<'l> CellImage<'l> {
 pub(super) fn restore_events(
     rings: &Rings,
     layout: &Layout,
-    kept: &KeptAsks,
+    kept: &SavedAsks,
     memories: &BufferMemories,
 ) -> Result<Vec<u64>, Error> {
     if layout.trees.is_none_or(|trees| trees.events == 0) {

@@ -3,7 +3,7 @@
 //! The state of a cell, its line and its frame lie in the memory of the device, and are lost with it. But the host knows
 //! everything that it takes to begin a task again. So for sessions that [recover](super::recovery), it keeps the line of
 //! each cell's task and the slot from which the task came ([`CellLossMemory`]), and remembers what it has asked
-//! ([`KeptAsks`]). After a loss it looks at each use of a cell whose task has no record:
+//! ([`SavedAsks`]). After a loss it looks at each use of a cell whose task has no record:
 //!
 //! | the task | what happens to it |
 //! |---|---|
@@ -49,7 +49,7 @@ pub(crate) struct CellLossMemory {
     /// For each cell, which of its tasks was the last to say that it begins.
     begun: View64,
     /// The last task of each cell.
-    tasks: Box<[KeptTask]>,
+    tasks: Box<[SavedTask]>,
     /// The use of a cell to which the last task of each slot has moved.
     moved: Box<[MovedTask]>,
     /// The counters of steps of the last snapshot, summed over groups.
@@ -58,7 +58,7 @@ pub(crate) struct CellLossMemory {
 
 /// A task as it was submitted. The producer writes it before it says that the cell is in use.
 #[derive(Debug, Default)]
-struct KeptTask {
+struct SavedTask {
     /// The number of the slot among all slots of the session.
     place: AtomicU64,
     /// The position of the slot.
@@ -69,7 +69,7 @@ struct KeptTask {
 /// Where the task of a slot has gone.
 #[derive(Debug, Default)]
 struct MovedTask {
-    /// The position of the slot, and one more.
+    /// The position of the slot plus one, or 0 if no task has moved.
     position: AtomicU64,
     /// The stripe of cells, and the position of the use there.
     stripe: AtomicU32,
@@ -78,16 +78,16 @@ struct MovedTask {
 
 /// What the host has asked so far, for the case that the device is lost.
 #[derive(Debug)]
-pub(super) struct KeptAsks {
+pub(super) struct SavedAsks {
     /// What was asked of the task in each cell.
-    cells: Vec<KeptAsk>,
+    cells: Vec<SavedAsk>,
     /// How often the host has signalled each event.
     pub signals: Vec<u64>,
 }
 
 /// What the host has asked of one task.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct KeptAsk {
+pub(super) struct SavedAsk {
     pub generation: u32,
     /// The bits of [`cell_state`] that say what is asked now.
     pub asked: u64,
@@ -95,11 +95,11 @@ pub(super) struct KeptAsk {
     resumes: u32,
 }
 
-impl KeptAsks {
+impl SavedAsks {
     pub(super) fn new(layout: &Layout) -> Self {
         let events = layout.trees.map_or(0, |trees| trees.events * layout.tenant_count());
-        KeptAsks {
-            cells: vec![KeptAsk::default(); layout.producer_cell_count() as usize],
+        SavedAsks {
+            cells: vec![SavedAsk::default(); layout.producer_cell_count() as usize],
             signals: vec![0; events as usize],
         }
     }
@@ -120,7 +120,7 @@ impl KeptAsks {
     fn note_cell(&mut self, cell: u32, generation: u32, what: CellAsk) {
         let kept = &mut self.cells[cell as usize];
         if kept.generation != generation {
-            *kept = KeptAsk { generation, ..KeptAsk::default() };
+            *kept = SavedAsk { generation, ..SavedAsk::default() };
         }
         match what {
             CellAsk::Cancel => kept.asked |= cell_state::CANCEL,
@@ -131,9 +131,9 @@ impl KeptAsks {
     }
 
     /// What was asked of the task of this generation in a cell.
-    fn of_task(&self, cell: usize, generation: u32) -> KeptAsk {
+    fn of_task(&self, cell: usize, generation: u32) -> SavedAsk {
         let kept = self.cells[cell];
-        if kept.generation == generation { kept } else { KeptAsk { generation, ..KeptAsk::default() } }
+        if kept.generation == generation { kept } else { SavedAsk { generation, ..SavedAsk::default() } }
     }
 }
 
@@ -145,7 +145,7 @@ impl CellLossMemory {
         }
         Ok(Some(CellLossMemory {
             begun: memory.words(BufferId::CellBegun)?,
-            tasks: (0..layout.producer_cell_count()).map(|_| KeptTask::default()).collect(),
+            tasks: (0..layout.producer_cell_count()).map(|_| SavedTask::default()).collect(),
             moved: (0..layout.slot_count()).map(|_| MovedTask::default()).collect(),
             counters: Mutex::default(),
         }))
@@ -234,7 +234,7 @@ impl CellLossMemory {
     }
 
     /// The stripe and the position of the slot that a task came from.
-    fn slot_of(&self, rings: &Rings, kept: &KeptTask) -> (usize, u64) {
+    fn slot_of(&self, rings: &Rings, kept: &SavedTask) -> (usize, u64) {
         let place = kept.place.load(Ordering::Relaxed) as usize;
         let after = rings.slot_stripes().partition_point(|stripe| stripe.first_place <= place);
         (after - 1, kept.position.load(Ordering::Relaxed))
@@ -254,7 +254,7 @@ impl CellLossMemory {
         let applied = asks.count;
         // No kernel runs, so the host may write what kernels write.
         asks.answers[0].store(applied, Ordering::Release);
-        let Some(kept) = asks.kept.as_ref() else { return Err(Error::Internal("asks")) };
+        let Some(kept) = asks.saved.as_ref() else { return Err(Error::Internal("asks")) };
         let counts = restore_events(rings, layout, kept, memories)?;
         let mut image = CellImage::new(spec, layout, &counts);
         for (number, stripe) in (rings.layout.stripe_count()..).zip(rings.cell_stripes()) {
@@ -291,7 +291,7 @@ impl CellLossMemory {
         &self,
         rings: &Rings,
         (stripe, used): (&Stripe, u64),
-        (asked, start): (KeptAsk, TaskStart),
+        (asked, start): (SavedAsk, TaskStart),
         image: &mut CellImage<'_>,
     ) {
         let cell = stripe.ring.slot_at(used);
@@ -319,7 +319,7 @@ impl CellLossMemory {
 }
 
 /// The state of a cell without a task, of which the task of the next generation was asked something already.
-fn waiting_state(asked: KeptAsk) -> u64 {
+fn waiting_state(asked: SavedAsk) -> u64 {
     let before = asked.generation.wrapping_sub(1) & GENERATION_MASK;
     u64::from(before) << cell_state::GENERATION_SHIFT | asked.asked << cell_state::NEXT_SHIFT
 }

@@ -21,7 +21,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use pelton_device::View64;
 use pelton_device::memory::Line;
 
-use super::cell_loss::KeptAsks;
+use super::cell_loss::SavedAsks;
 use super::memory::RingMemory;
 use super::producer::Producer;
 use super::resumable::ResumableOps;
@@ -84,7 +84,7 @@ pub(super) struct AskRing {
     /// How many asks there have been.
     pub count: u64,
     /// What was asked, if the session recovers.
-    pub kept: Option<KeptAsks>,
+    pub saved: Option<SavedAsks>,
 }
 
 /// The cells of one producer that are free.
@@ -133,7 +133,7 @@ impl SessionCells {
             words: memory.words(BufferId::Asks)?,
             answers: memory.words(BufferId::Answers)?,
             count: 0,
-            kept: (spec.recovery == Recovery::On).then(|| KeptAsks::new(layout)),
+            saved: (spec.recovery == Recovery::On).then(|| SavedAsks::new(layout)),
         };
         let idle = Mutex::new((0..layout.producers).map(|producer| Some(free(producer))).collect());
         let ops = ResumableOps::new(&layout.resumable_ops);
@@ -288,8 +288,8 @@ impl ServedRings {
             }
             backoff.pause();
         };
-        if let Some(kept) = &mut asks.kept {
-            kept.note(entry, &self.rings);
+        if let Some(saved) = &mut asks.saved {
+            saved.note(entry, &self.rings);
         }
         let at = STRIDE as usize + (asks.count % u64::from(ask::RING)) as usize;
         asks.words[at].store(entry.word(), Ordering::Relaxed);

@@ -87,7 +87,7 @@ pub(super) struct GraphPlaces {
     /// How often each number was used.
     generations: Vec<u32>,
     /// The words of each graph, for the case that the device is lost. There are none once a graph was removed.
-    kept: Vec<Vec<u32>>,
+    saved: Vec<Vec<u32>>,
 }
 
 impl GraphTable {
@@ -99,7 +99,7 @@ impl GraphTable {
     /// held, which must be until the session uses that kernel.
     pub(super) fn restore(&self, memories: &BufferMemories) -> Result<MutexGuard<'_, GraphPlaces>, Error> {
         let places = self.lock();
-        for (number, words) in places.kept.iter().enumerate().filter(|(_, words)| !words.is_empty()) {
+        for (number, words) in places.saved.iter().enumerate().filter(|(_, words)| !words.is_empty()) {
             let (first, generation) = (places.used[number].0, places.generations[number]);
             memories.need(BufferId::GraphWords)?.upload(first as usize, words)?;
             let at = number * entry_word::WORDS as usize;
@@ -140,7 +140,7 @@ impl GraphPlaces {
         if number == self.used.len() {
             self.used.push((0, 0));
             self.generations.push(0);
-            self.kept.push(Vec::new());
+            self.saved.push(Vec::new());
         }
         self.used[number] = (first, count);
         self.generations[number] = (self.generations[number] + 1) & (u32::MAX >> GRAPH_BITS);
@@ -183,7 +183,7 @@ impl Session {
             return Err(error);
         }
         if self.rings().recovery.is_some() {
-            places.kept[number as usize] = words;
+            places.saved[number as usize] = words;
         }
         Ok(SessionGraph {
             name: name(),
@@ -213,7 +213,7 @@ impl Session {
             if !places.has(graph) {
                 return Ok(());
             }
-            places.kept[number as usize].clear();
+            places.saved[number as usize].clear();
             self.set_entry(number, entry_word::FIRST, 0)?;
         }
         // Stands between the directory and the look at the count of instances.

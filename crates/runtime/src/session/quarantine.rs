@@ -1,4 +1,4 @@
-//! Tasks that take the device down each time they run: how they are found, and put aside.
+//! Tasks that take the device down each time they run: how they are found and quarantined.
 //!
 //! A handler that [may trap](crate::Handler::may_trap) can end the kernel for everybody. A session that
 //! [recovers](super::recovery) then begins its tasks again, and the task that has trapped among them. If it traps each time, the
@@ -11,7 +11,7 @@
 //! **Running some alone.** The session then launches its kernel for a few of the suspects only. Such a kernel finds other tails
 //! and other near slots than the producers write, in which nothing is published but these tasks, and of the tasks in cells only
 //! theirs are ready. It serves the same records, so whoever waits for one of them sees it end as ever. If the kernel traps, the
-//! suspects are halved. If it does not, none of them is guilty. So a task that traps is alone in the end. It is *put aside*: it
+//! suspects are halved. If it does not, none of them is guilty. So a task that traps is alone in the end. It is *quarantined*: it
 //! ends as lost, for the reason [`LossReason::Quarantine`].
 //!
 //! **What this costs.** Each such run is like another loss to the others: the memory of the device begins at zero. A fence would
@@ -130,9 +130,9 @@ enum Verdict {
 }
 
 impl RunningKernel {
-    /// Finds the tasks among the suspects that make the kernel trap, and puts them aside. Does nothing if the kernel cannot be
+    /// Finds the tasks among the suspects that make the kernel trap, and quarantines them. Does nothing if the kernel cannot be
     /// launched; whoever recovers finds that out too. The caller holds the lock of the pause, and no run is alive.
-    pub(super) fn put_culprits_aside(&self, recovery: &RingRecovery, suspects: Vec<Suspect>) {
+    pub(super) fn quarantine_culprits(&self, recovery: &RingRecovery, suspects: Vec<Suspect>) {
         let (rings, old) = (&*self.served.rings, self.kernel());
         let mut lists = match suspects.len() {
             1 => vec![suspects],

@@ -3,7 +3,8 @@
 //! A run may end although nobody has asked it to: its device is lost, a task traps, the lease runs out, or the kernel
 //! returns. Without [`Recovery::On`](crate::kernel::Recovery), that is the end of the session. With it, the session launches
 //! its kernel again, on the same device or on another one, and goes on. Producers and tickets only wait longer, except for
-//! tasks that must not run twice and may have begun: these end as lost.
+//! tasks that must not run twice and may have begun, and [one that makes the kernel trap each time](super::quarantine): these end
+//! as lost.
 //!
 //! **Who recovers.** Whoever waits for long looks whether the run is still there. If it is not, it asks the reaper, which
 //! recovers in its next turn. A hand-over that finds the run lost recovers itself, and then begins anew. Both hold the lock
@@ -120,8 +121,10 @@ impl Session {
         *self.running.failover.lock().unwrap_or_else(PoisonError::into_inner) = devices;
     }
 
-    /// Sets what is done before the kernel is launched again after a loss, instead of what was set before: the workspace is
-    /// zero then, and the hook may write what tasks need to find there.
+    /// Sets what is done before the kernel is launched again after a loss, instead of what was set before: regions
+    /// in the memory of the device are zero then, and the hook may write what tasks need to find there. Regions in host memory are
+    /// as they were left, and kept regions cannot be written here, because they are restored afterwards. One recovery may call the
+    /// hook several times.
     ///
     /// The hook runs in a thread of the session and must not use the session, which waits for it. If it returns an error or
     /// panics, the session does not go on with this device, and tries the next one.
@@ -187,7 +190,7 @@ impl RunningKernel {
             kept.begin_recovery();
         }
         if let Some(suspects) = recovery.suspects(rings, reason, &found) {
-            self.put_culprits_aside(recovery, suspects);
+            self.quarantine_culprits(recovery, suspects);
             found = rings.settle_loss(recovery, reason);
         }
         let old = self.kernel();

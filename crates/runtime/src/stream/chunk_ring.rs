@@ -48,7 +48,7 @@ impl ChunkRing {
         (chunk_bytes, overlap_bytes): (usize, usize),
     ) -> Result<ChunkRing, u64> {
         let all = chunk_bytes.checked_add(overlap_bytes).and_then(|all| all.checked_next_multiple_of(ALIGN));
-        let stride = all.filter(|_| chunk_bytes > 0).ok_or(u64::MAX)?;
+        let stride = all.ok_or(u64::MAX)?;
         let count = len * elem_bytes / stride;
         let mapped = memory.store().mapped().ok_or(u64::MAX)?;
         debug_assert_eq!(mapped.width(), if elem_bytes == 8 { WordWidth::W64 } else { WordWidth::W32 });

@@ -19,17 +19,18 @@ pub enum StreamError {
     #[error("name the operation that gets the chunks with `op`")]
     NoOp,
     /// There are more arguments than a task has room for.
-    #[error("{found} arguments were given to a stream; there can be {most}")]
+    #[error("{found} arguments were given, but a stream can have at most {most}")]
     Arguments { found: usize, most: usize },
     /// The region lies in the memory of the device.
     #[error(
         "region {region:?} cannot take a stream, because it does not lie in host memory (`Region::in_host_memory`, or `memory = \"host\"`)"
     )]
     NotInHostMemory { region: String },
-    /// The region has no room for a single chunk, or a chunk would have no bytes.
-    #[error(
-        "region {region:?} has {bytes} bytes, and a chunk with its overlap needs {needed} bytes and at least one"
-    )]
+    /// A chunk would have no bytes.
+    #[error("a chunk must have at least one byte")]
+    EmptyChunks,
+    /// The region has no room for a single chunk.
+    #[error("region {region:?} has {bytes} bytes, but one chunk with its overlap needs {needed}")]
     NoRoom { region: String, bytes: u64, needed: u64 },
     /// Another stream reads into the same region.
     #[error("another stream reads into the same region; give each stream a region of its own")]
@@ -50,6 +51,6 @@ pub enum StreamError {
     #[error("no thread could be started: {0}")]
     Thread(io::Error),
     /// A thread that reads has panicked.
-    #[error("a thread that reads has panicked; this is a defect of Pelton")]
+    #[error("a thread that reads the input has panicked")]
     Panicked,
 }

@@ -93,7 +93,7 @@ pub struct Stream<'s> {
     engine: StreamEngine,
     readers: Option<usize>,
     delimiter: Option<u8>,
-    every: Option<Duration>,
+    flush_after: Option<Duration>,
     stop: Option<Arc<AtomicBool>>,
 }
 
@@ -142,7 +142,7 @@ impl Session {
             engine: StreamEngine::default(),
             readers: None,
             delimiter: None,
-            every: None,
+            flush_after: None,
             stop: None,
         }
     }
@@ -154,7 +154,7 @@ impl Stream<'_> {
         Stream { op: Some(name.into()), ..self }
     }
 
-    /// Sets the arguments of every task that follow the six of the stream. There can be six.
+    /// Sets the arguments of every task that follow the six of the stream. At most six.
     pub fn args(self, args: &[u32]) -> Self {
         Stream { args: args.to_vec(), ..self }
     }
@@ -183,8 +183,8 @@ impl Stream<'_> {
 
     /// Sets how long bytes of a pipe or a socket wait for a chunk to become full. Without this, they wait until it is full or
     /// the input ends.
-    pub fn every(self, time: Duration) -> Self {
-        Stream { every: Some(time), ..self }
+    pub fn flush_after(self, time: Duration) -> Self {
+        Stream { flush_after: Some(time), ..self }
     }
 
     /// Sets in which order results are handed over.
@@ -234,7 +234,7 @@ impl Stream<'_> {
         let plan = FilePlan::new(sources, ring.shape(), self.delimiter);
         let task = StreamTask { op, args: self.args };
         let stop = self.stop.unwrap_or_default();
-        let times = (self.delimiter, self.every);
+        let times = (self.delimiter, self.flush_after);
         let share = StreamShare::new(ring, plan, (producer, task), times, stop);
         let engine = EngineUse::choose(self.engine, self.readers, &share)?;
         let collected = collect::run_stream(&share, engine, self.order, &mut on_chunk)?;
@@ -243,6 +243,9 @@ impl Stream<'_> {
 
     /// Divides the region into chunks, as many as there is room for.
     fn chunk_ring(&self) -> Result<ChunkRing, StreamError> {
+        if self.chunk_bytes == 0 {
+            return Err(StreamError::EmptyChunks);
+        }
         let piece = self.session.piece(self.tenant, &self.region)?;
         let spec = self.session.spec();
         let in_host_memory = |region: &&crate::Region| {

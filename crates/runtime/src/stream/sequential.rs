@@ -18,7 +18,7 @@ const READ_BYTES: usize = 256 << 10;
 /// How many reads may be waiting until their bytes are used.
 const READS_AHEAD: usize = 4;
 
-/// Bytes of a source, or why there are no more.
+/// Bytes of a source, or why there are no more. No bytes mean that the source has ended.
 type SourceBytes = io::Result<Vec<u8>>;
 
 /// Reads a source to its end, and submits its chunks.
@@ -59,10 +59,9 @@ fn pump(mut reader: Box<dyn Read + Send>, send: &SyncSender<SourceBytes>, spare:
         let mut bytes = spare.try_recv().unwrap_or_default();
         bytes.resize(READ_BYTES, 0);
         match reader.read(&mut bytes) {
-            Ok(0) => return,
             Ok(read) => {
                 bytes.truncate(read);
-                if send.send(Ok(bytes)).is_err() {
+                if send.send(Ok(bytes)).is_err() || read == 0 {
                     return;
                 }
             }
@@ -99,6 +98,7 @@ impl ChunkCutter<'_> {
                 return self.send_rest();
             }
             match bytes.recv_timeout(self.patience()) {
+                Ok(Ok(more)) if more.is_empty() => return self.send_rest(),
                 Ok(Ok(more)) => {
                     let mut rest = &more[..];
                     while !rest.is_empty() {
@@ -118,10 +118,12 @@ impl ChunkCutter<'_> {
                     self.send_rest()?;
                     return Err(StreamError::Read { name, offset, source });
                 }
-                Err(RecvTimeoutError::Disconnected) => return self.send_rest(),
+                // The source has not ended, so its reader has panicked.
+                Err(RecvTimeoutError::Disconnected) => return Err(StreamError::Panicked),
                 Err(RecvTimeoutError::Timeout) => {
-                    let time_is_up =
-                        |since: Instant| self.share.cuts.1.is_some_and(|every| since.elapsed() >= every);
+                    let time_is_up = |since: Instant| {
+                        self.share.cuts.1.is_some_and(|flush_after| since.elapsed() >= flush_after)
+                    };
                     if self.since.is_some_and(time_is_up) && !self.send(self.cut())? {
                         return Ok(());
                     }
@@ -132,8 +134,8 @@ impl ChunkCutter<'_> {
 
     /// How long to wait for more bytes.
     fn patience(&self) -> std::time::Duration {
-        let left = |every: std::time::Duration| {
-            self.since.map_or(GLANCE, |since| every.saturating_sub(since.elapsed()))
+        let left = |flush_after: std::time::Duration| {
+            self.since.map_or(GLANCE, |since| flush_after.saturating_sub(since.elapsed()))
         };
         self.share.cuts.1.map_or(GLANCE, left).min(GLANCE)
     }

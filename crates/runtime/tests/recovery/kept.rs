@@ -558,9 +558,9 @@ fn what_could_not_be_restored_is_refused_by_name() {
     let why = refusal(Spec { recovery: Recovery::Off, ..fine() });
     assert!(why.contains("region \"counts\": only a session that recovers"), "{why}");
     let why = refusal(fine().events(1));
-    assert!(why.contains("region \"counts\"") && why.contains("beside events"), "{why}");
+    assert!(why.contains("region \"counts\"") && why.contains("tasks that wait for events"), "{why}");
     let why = refusal(fine().graph_nodes(4));
-    assert!(why.contains("region \"counts\"") && why.contains("beside graphs"), "{why}");
+    assert!(why.contains("region \"counts\"") && why.contains("nodes of graphs"), "{why}");
     let data = || fine().region(Region::new("data", Type::U32, 8).kept());
     for op in [Opcode::STORE_U32, Opcode::ATOMIC_ADD, Opcode::COMPARE_SWAP, Opcode::MEMCPY] {
         let why = refusal(data().tenant(Tenant::new(0).allow(&[Opcode::NOP, op])));

@@ -4,7 +4,7 @@ use pelton::{LossReason, TaskError, TaskState};
 
 use crate::*;
 
-const PUT_ASIDE: TaskError = TaskError::Lost { reason: LossReason::Quarantine, may_have_run: true };
+const QUARANTINED: TaskError = TaskError::Lost { reason: LossReason::Quarantine, may_have_run: true };
 
 /// Does what [`mark`] does, but traps if its second argument is not 0.
 fn poison() -> Handler {
@@ -32,10 +32,10 @@ fn spec(shape: &Shape) -> Spec {
     shape.spec(64).cells(64).handler("poison", poison()).handler("slow_poison", slow_poison())
 }
 
-/// Catches a session that gives up although only some tasks cannot run, a task that is put aside although it is innocent, and
-/// one that is never put aside.
+/// Catches a session that gives up although only some tasks cannot run, a task that is quarantined although it is innocent, and
+/// one that is never quarantined.
 #[test]
-fn a_task_that_traps_each_time_is_put_aside_and_the_others_go_on() {
+fn a_task_that_traps_each_time_is_quarantined_and_the_others_go_on() {
     everywhere(|shape| {
         let session = shape.launch(&spec(shape));
         let mut producer = session.producer(0).unwrap().patience(LONG);
@@ -48,7 +48,7 @@ fn a_task_that_traps_each_time_is_put_aside_and_the_others_go_on() {
             })
             .collect();
         for (at, ticket) in (0..).zip(&mut tickets) {
-            let wanted = if guilty.contains(&at) { Err(PUT_ASIDE) } else { Ok(at * 2) };
+            let wanted = if guilty.contains(&at) { Err(QUARANTINED) } else { Ok(at * 2) };
             assert_eq!(ticket.wait(LONG), wanted, "{}: {at}", shape.name);
         }
         drop(tickets);
@@ -59,9 +59,9 @@ fn a_task_that_traps_each_time_is_put_aside_and_the_others_go_on() {
     });
 }
 
-/// Catches a task that waits for something else and is put aside for that, or keeps others from being found.
+/// Catches a task that waits for something else and is quarantined for that, or keeps others from being found.
 #[test]
-fn a_task_that_waits_is_not_put_aside() {
+fn a_task_that_waits_is_not_quarantined() {
     in_shapes(&["cpu", "apart"], &[Placement::Near, Placement::Far], |shape| {
         let parks = Handler::lane_wide(|task| {
             task.step(|| task.park_then(1));
@@ -71,7 +71,7 @@ fn a_task_that_waits_is_not_put_aside() {
         let mut producer = session.producer(0).unwrap();
         let mut waits = submit(&session, &mut producer, "parks", 0);
         let mut guilty = producer.submit(task(&session, "slow_poison", &[1, 1])).unwrap();
-        assert_eq!(guilty.wait(LONG), Err(PUT_ASIDE), "{}", shape.name);
+        assert_eq!(guilty.wait(LONG), Err(QUARANTINED), "{}", shape.name);
         until("it waits", || session.task_state(&mut waits).is_ok_and(|state| state == TaskState::Waiting));
         waits.resume();
         assert_eq!(waits.wait(LONG), Ok(5), "{}", shape.name);
@@ -80,7 +80,7 @@ fn a_task_that_waits_is_not_put_aside() {
 
 /// Catches a fence that ends before a task in front of it that was not shown when others ran alone.
 #[test]
-fn a_fence_ends_after_tasks_that_were_put_aside() {
+fn a_fence_ends_after_tasks_that_were_quarantined() {
     everywhere(|shape| {
         let session = shape.launch(&spec(shape));
         let mut producer = session.producer(0).unwrap();
@@ -91,7 +91,7 @@ fn a_fence_ends_after_tasks_that_were_put_aside() {
         let mut span = producer.submit_all(tasks).unwrap();
         span.wait(LONG).unwrap();
         let ends: Vec<_> = span.results().collect();
-        assert_eq!(ends[4], Err(PUT_ASIDE), "{}", shape.name);
+        assert_eq!(ends[4], Err(QUARANTINED), "{}", shape.name);
         assert!(ends[..4].iter().chain(&ends[5..]).all(Result::is_ok), "{}: {ends:?}", shape.name);
     });
 }

@@ -21,7 +21,7 @@
 //! **What is not simulated.** Memory is that of this machine, used by one thread, so a missing fence or a torn slot is never
 //! seen here; litmus tests and loom look for those. Latencies and times in snapshots come from the machine's clock and decide
 //! nothing. Files are real, but a sync only notes what would survive. Devices in processes of their own are killed for real in
-//! other tests.
+//! other tests. Tasks in cells, kept regions, regions in host memory and traps are tested in `tests/recovery`.
 //!
 //! **What to extend.** A kind of tasks is a row of [`workload::KINDS`], and something that hosts do or that goes wrong is a
 //! row of the table of actions in [`host`].

@@ -138,14 +138,14 @@ fn streams_that_cannot_be_are_refused() {
     let input = || Input::reader("x", &b"x"[..]);
     let refused = |stream: pelton::stream::Stream<'_>| stream.run(|_, _| {}).unwrap_err().to_string();
     let stream = || session.stream(0, input()).chunk(64).op("sum");
-    assert!(refused(session.stream(0, input())).contains("needs 1048576 bytes"));
-    assert!(refused(stream().chunk(0)).contains("and at least one"));
+    assert!(refused(session.stream(0, input())).contains("needs 1048576"));
+    assert!(refused(stream().chunk(0)).contains("at least one byte"));
     assert!(refused(stream().overlap(usize::MAX)).contains("has 16384 bytes"));
     assert!(refused(stream().region("device")).contains("does not lie in host memory"));
     assert!(refused(stream().region("nowhere")).contains("there is no region \"nowhere\""));
     assert!(refused(stream().op("sun")).contains("did you mean"));
     assert!(refused(session.stream(0, input()).chunk(64)).contains("name the operation"));
-    assert!(refused(stream().args(&[0; 7])).contains("7 arguments were given to a stream; there can be 6"));
+    assert!(refused(stream().args(&[0; 7])).contains("7 arguments were given, but a stream can have at most 6"));
     assert!(refused(session.stream(5, input()).chunk(64).op("sum")).contains("no tenant 5"));
     // The only producer is taken.
     let producer = session.producer(0).unwrap();

@@ -144,8 +144,10 @@ fn bytes_do_not_wait_for_a_full_chunk() {
     let (send, bytes) = channel();
     send.send(b"first".to_vec()).unwrap();
     let (mut send, mut seen) = (Some(send), Vec::new());
-    let stream =
-        session.stream(0, Input::reader("sent", Sent(bytes))).every(Duration::from_millis(5)).chunk(4096);
+    let stream = session
+        .stream(0, Input::reader("sent", Sent(bytes)))
+        .flush_after(Duration::from_millis(5))
+        .chunk(4096);
     stream
         .op("sum")
         .run(|chunk, _| {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use pelton::stream::Input;
+use pelton::stream::{Input, StreamError};
 
 use crate::*;
 
@@ -16,6 +16,7 @@ pub(crate) const TESTS: &[Test] = named![
     a_stop_does_not_wait_for_a_silent_pipe,
     nothing_is_read_that_there_is_no_room_for,
     a_callback_that_panics_ends_the_stream,
+    a_reader_that_panics_is_not_the_end_of_the_input,
 ];
 
 /// Catches a stop that loses chunks, or does not stop.
@@ -124,4 +125,28 @@ fn a_callback_that_panics_ends_the_stream() {
             assert_eq!(again.unwrap().bytes, 1 << 20);
         }
     }
+}
+
+/// Reads some bytes, and then panics.
+struct Panicking(u32);
+
+impl Read for Panicking {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        assert!(self.0 > 0, "on purpose");
+        self.0 -= 1;
+        into.fill(1);
+        Ok(into.len())
+    }
+}
+
+/// Catches an input that seems to be complete although its reader has panicked, and chunks without bytes.
+fn a_reader_that_panics_is_not_the_end_of_the_input() {
+    let session = on_cpu(4 << 12);
+    let broken =
+        session.stream(0, Input::reader("broken", Panicking(2))).chunk(4096).op("sum").run(|_, _| {});
+    assert!(matches!(broken, Err(StreamError::Panicked)), "{broken:?}");
+    let whole = session.stream(0, Input::reader("whole", io::repeat(1).take(9000))).chunk(4096).op("sum");
+    assert_eq!(whole.run(|_, _| {}).unwrap().bytes, 9000);
+    let empty = session.stream(0, Input::reader("whole", io::empty())).chunk(0).op("sum").run(|_, _| {});
+    assert!(matches!(empty, Err(StreamError::EmptyChunks)), "{empty:?}");
 }
