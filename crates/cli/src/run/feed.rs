@@ -10,6 +10,7 @@ use pelton::{Aim, EventCondition, Opcode, Priority, Producer, Session, Spec, Sub
 
 use super::intake::{Halt, TaskSink, halt_if_pressed};
 use super::output::ResultOutput;
+use super::passing::{once_recovered, unless_passing};
 use super::results::TaskMark;
 use super::standstill::{FeedWait, StandstillWatch};
 use super::submitted::SubmittedSpans;
@@ -177,7 +178,8 @@ impl<'a, 'n, O: ResultOutput> SessionFeed<'a, 'n, O> {
         let at = match known {
             Some(at) => at,
             None => {
-                let graph = self.session.add_graph(order.tenant, self.names.graph(number))?;
+                let add = || self.session.add_graph(order.tenant, self.names.graph(number));
+                let graph = once_recovered(self.session, add)?;
                 self.graphs.push((number, graph));
                 self.graphs.len() - 1
             }
@@ -190,7 +192,8 @@ impl<'a, 'n, O: ResultOutput> SessionFeed<'a, 'n, O> {
     /// Shows the lines that tasks have printed.
     fn show_log(&mut self) -> Result<(), Halt> {
         if self.prints > 0 {
-            for line in self.session.log()? {
+            // What was printed and not read is lost with the device.
+            for line in unless_passing(self.session, self.session.log())?.into_iter().flatten() {
                 self.term.note(line);
             }
         }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
-use pelton::kernel::{Lifetime, Report};
+use pelton::kernel::{Lifetime, Recovery, Report};
 use pelton::{Drain, Session, Spec};
 use pelton_device::Device;
 use serde::Serialize;
@@ -18,6 +18,7 @@ use super::feed::SessionFeed;
 use super::intake::{Halt, Intake, TaskSink};
 use super::journal::RunJournal;
 use super::output::ResultOutput;
+use super::passing::once_recovered;
 use super::results::{EndCounts, ResultWriter};
 use super::submitted::SubmittedSpans;
 use super::task::TaskNames;
@@ -130,10 +131,17 @@ impl<'a> RunJob<'a> {
             // Tasks that have not ended by then end as stopped.
             let _ = session.quiesce(GRACE);
         }
-        let saved = workspace::save_regions(&session, self.names, &self.args.outs);
-        let stats = if self.args.stats { Some(text_and_json(&session.snapshot()?)) } else { None };
-        if let Err(error) = session.stop() {
-            halt = Err(Halt::Failed(error.into()));
+        let saved = workspace::save_session_regions(&session, self.names, &self.args.outs);
+        let stats = match self.args.stats {
+            true => Some(text_and_json(&once_recovered(&session, || session.snapshot())?)),
+            false => None,
+        };
+        let recovers = session.spec().recovery == Recovery::On;
+        match session.stop() {
+            // The device was lost when all tasks had ended, so nothing is missing.
+            Err(_) if recovers && halt.is_ok() && submitted.is_empty() => {}
+            Err(error) => halt = Err(Halt::Failed(error.into())),
+            Ok(_) => {}
         }
         while !submitted.is_empty() {
             note_unwritten(submitted.collect().map(drop), &mut halt);

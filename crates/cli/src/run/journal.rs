@@ -7,8 +7,8 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
-use pelton::Spec;
 use pelton::journal::{FsyncPolicy, Journal, JournalError, JournalOptions, RecordPlace, TornTail};
+use pelton::{Class, Spec};
 
 use super::RunArgs;
 use super::output::ResultOutput;
@@ -205,6 +205,10 @@ fn refuse_others(args: &RunArgs, spec: &Spec) -> Result<(), CliError> {
         let reason =
             "a journal does not keep signals, so tasks that wait for them could wait in vain after a crash";
         return refused("the events of a spec", reason);
+    }
+    if spec.handlers.iter().any(|handler| handler.class == Class::Once) {
+        let reason = "after a crash, tasks without a result are run again, although they may have begun";
+        return refused("a handler of the class \"once\"", reason);
     }
     Ok(())
 }

@@ -7,6 +7,7 @@ mod job;
 mod journal;
 mod lines;
 mod output;
+mod passing;
 mod payload;
 mod printing;
 mod replay;
@@ -249,7 +250,7 @@ pub(crate) fn run_spec(args: &RunArgs, term: &Term) -> Result<CliStatus, CliErro
         Err(Halt::Interrupted) => CliStatus::Interrupted,
         Err(Halt::Bad | Halt::Lost | Halt::Unwritten(_)) => CliStatus::Wrong,
         Ok(()) if summary.skipped > 0 => CliStatus::Wrong,
-        Ok(()) if faults > 0 => CliStatus::Failed,
+        Ok(()) if faults > 0 || summary.ends.lost > 0 => CliStatus::Failed,
         Ok(()) => CliStatus::Fine,
     };
     match summary.saved {

@@ -35,6 +35,9 @@ pub(super) struct EndCounts {
     pub faults: u64,
     /// The number of tasks that were cancelled, stopped or lost.
     pub unrun: u64,
+    /// How many of these were lost.
+    #[serde(skip)]
+    pub lost: u64,
 }
 
 impl EndCounts {
@@ -87,6 +90,9 @@ impl<'n, O: ResultOutput> ResultWriter<'n, O> {
         match end {
             Some(end) => self.ends.add(end),
             None => self.ends.unrun += 1,
+        }
+        if matches!(result, Err(TaskError::Lost { .. })) {
+            self.ends.lost += 1;
         }
         self.attempt(|results| {
             results.text.clear();

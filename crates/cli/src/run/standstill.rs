@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use pelton::telemetry::{CellSnapshot, EventCount, StepCounts};
 use pelton::{EventCondition, Opcode, Session};
 
+use super::passing::unless_passing;
 use super::results::TaskMark;
 use super::task::TaskNames;
 use crate::error::CliError;
@@ -72,7 +73,11 @@ impl StandstillWatch {
             return Ok(None);
         }
         self.next_look = now + LOOK;
-        let (unfinished, snapshot) = (unfinished(), session.snapshot()?);
+        let unfinished = unfinished();
+        let Some(snapshot) = unless_passing(session, session.snapshot())? else {
+            self.last = None;
+            return Ok(None);
+        };
         let Some(cells) = snapshot.cells else { return Ok(None) };
         let left = WaitingTasks { names, cells: &cells, unfinished: &unfinished };
         if !left.are_all_waiting(snapshot.occupancy.published) {

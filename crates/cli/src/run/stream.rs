@@ -8,12 +8,13 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use indicatif::ProgressBar;
-use pelton::kernel::{Lifetime, TenantId};
+use pelton::kernel::{Lifetime, Recovery, TenantId};
 use pelton::stream::{Chunk, DEFAULT_REGION, Input, ResultOrder, StreamEngine, StreamError, StreamReport};
 use pelton::{Session, Spec, TaskError};
 use pelton_device::open;
 use serde_json::json;
 
+use super::passing::once_recovered;
 use super::results::write_no_result;
 use super::task::{NameOrNumber, TaskNames};
 use super::{RunArgs, workspace};
@@ -134,9 +135,20 @@ pub(super) fn run_stream(args: &RunArgs, spec: &Spec, term: &Term) -> Result<Cli
     };
     let ended = results.run(&session, tenant, input, args);
     results.bar.finish_and_clear();
-    let saved = workspace::save_regions(&session, &names, &args.outs);
-    let stats = if args.stats { Some(session.snapshot()?) } else { None };
-    session.stop()?;
+    // If the stream was refused, nothing has happened that could be saved.
+    let began = ended.is_ok() || results.totals.chunks > 0;
+    let outs = if began { &args.outs[..] } else { &[] };
+    let saved = workspace::save_session_regions(&session, &names, outs);
+    let stats = match args.stats {
+        true => Some(once_recovered(&session, || session.snapshot())?),
+        false => None,
+    };
+    let recovers = spec.recovery == Recovery::On;
+    match session.stop() {
+        // The device was lost when all tasks had ended, so nothing is missing.
+        Err(_) if recovers && ended.is_ok() => {}
+        stopped => drop(stopped?),
+    }
     if let Some(stats) = stats.filter(|_| !args.json) {
         term.note(stats);
     }

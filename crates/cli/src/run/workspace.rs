@@ -12,6 +12,7 @@ use pelton_filetest::init::{Init, InitError};
 use pelton_ir::module::BufferDecl;
 use pelton_ir::types::{Access, Len, Space, Type};
 
+use super::passing::once_recovered;
 use super::task::{NameOrNumber, TaskNames};
 use crate::error::CliError;
 use crate::exec;
@@ -211,6 +212,18 @@ pub(super) fn check_outs(
         exec::check_writable(path)?;
     }
     Ok(())
+}
+
+/// Writes regions of a session to files, once no loss is in the way.
+pub(super) fn save_session_regions(
+    session: &Session,
+    names: &TaskNames,
+    outs: &[(RegionName, PathBuf)],
+) -> Result<(), CliError> {
+    if !outs.is_empty() {
+        once_recovered(session, || session.snapshot())?;
+    }
+    save_regions(session, names, outs)
 }
 
 /// Writes regions to files.

@@ -139,7 +139,7 @@ fn a_run_goes_on_with_the_next_device() {
     assert_eq!(found[0], "{\"line\": 3, \"op\": \"fetch\", \"status\": \"done\", \"result\": 9}");
     assert_eq!(found[1], "{\"line\": 4, \"op\": \"fetch\", \"status\": \"done\", \"result\": 8}");
     let (code, summary) = run.finish();
-    assert_eq!(code, Some(0), "{summary}");
+    assert_eq!(code, Some(2), "a task was lost: {summary}");
     let last = &summary["stats"]["recovery"]["last"];
     assert_eq!((&last["from"], &last["to"]), (&"process:cpu".into(), &"cpu".into()), "{summary}");
 }
@@ -228,4 +228,53 @@ fn regions_that_outlive_the_device_are_not_filled_again() {
     run.submit("{\"op\": \"change\", \"args\": [60]}");
     assert_eq!(run.result(), done(4, "change", 50));
     assert_eq!(run.finish().0, Some(0));
+}
+
+/// Catches a run that ends because it looks at a device which is lost for a moment: for whether it stands still, for what tasks
+/// have printed, to add a graph, and for its statistics.
+#[cfg(target_os = "linux")]
+#[test]
+fn looks_at_a_lost_device_end_nothing() {
+    let folder = ScratchFolder::new("run-looks");
+    let text = r#"
+recovery = "on"
+events = 1
+formats = ["{} {}", "{} {}"]
+
+[[graph]]
+name = "one"
+
+[[graph.node]]
+name = "only"
+op = "NOP"
+"#;
+    let spec = folder.file("spec.toml", text);
+    let mut run =
+        FedRun::start(&["run", &spec, "--device", "process:cpu", "--order", "done", "--json", "--stats"]);
+    let parent = run.child.id();
+    run.submit("{\"op\": \"NOP\"}");
+    assert!(run.result().contains("\"status\": \"done\""));
+    for line in 0..10 {
+        kill_children(parent);
+        run.submit(match line % 3 {
+            0 => "{\"graph\": \"one\"}",
+            1 => "{\"op\": \"PRINTF\", \"args\": [1, 2, 3]}",
+            _ => "{\"op\": \"NOP\"}",
+        });
+        let result = run.result();
+        assert!(result.contains("\"status\": \"done\""), "{line}: {result}");
+    }
+    kill_children(parent);
+    let (code, summary) = run.finish();
+    assert_eq!(code, Some(0), "{summary}");
+}
+
+/// Catches a journal that lets tasks begin twice which must not.
+#[test]
+fn a_journal_is_refused_beside_tasks_that_must_not_begin_twice() {
+    let folder = ScratchFolder::new("run-journal-once");
+    let (spec, journal) = (folder.file("spec.toml", SPEC), folder.path("journal"));
+    let ran = pelton_with(&["run", &spec, "--device", "cpu", "--journal", &journal], "");
+    assert!(ran.code == Some(1) && ran.err.contains("class \"once\""), "{}", ran.err);
+    assert!(!std::path::Path::new(&journal).exists());
 }

@@ -334,3 +334,21 @@ fn a_file_that_shrinks_is_an_error() {
         assert_eq!(out.lines().count(), 900_000 / 64, "whole chunks before it are there");
     }
 }
+
+/// Catches a stream that is refused and overwrites a file all the same.
+#[test]
+fn a_refused_stream_saves_nothing() {
+    let folder = ScratchFolder::new("stream-refused-out");
+    let (input, kept) = (folder.file("text", text(10)), folder.file("kept", "precious"));
+    let out = format!("stream={kept}");
+    for wrong in [["--op", "nope"], ["--chunk", "0"]] {
+        let args = ["run", &example(), "--op", "lines", "--stream", &input, "--out", &out];
+        let args: Vec<&str> = match wrong {
+            ["--op", _] => [&["run", args[1]], &wrong[..], &args[4..]].concat(),
+            _ => [&args[..], &wrong[..]].concat(),
+        };
+        let ran = pelton_with(&args, "");
+        assert_eq!(ran.code, Some(1), "{}", ran.err);
+        assert_eq!(folder.read("kept"), b"precious");
+    }
+}

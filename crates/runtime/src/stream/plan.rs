@@ -62,6 +62,27 @@ impl Read for LateFile {
     }
 }
 
+/// A file that has so many bytes, whatever is appended later. It is an error if it has become shorter.
+struct SizedFile {
+    file: File,
+    /// How many bytes are left to be read.
+    left: u64,
+    size: u64,
+}
+
+impl Read for SizedFile {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let most = bytes.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
+        let read = self.file.read(&mut bytes[..most])?;
+        if read == 0 && most > 0 {
+            let why = format!("the file ended, although it had {} bytes when it was opened", self.size);
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, why));
+        }
+        self.left -= read as u64;
+        Ok(read)
+    }
+}
+
 /// What is to be read next.
 pub(super) enum NextPart {
     Piece(FilePiece),
@@ -123,7 +144,11 @@ impl FilePlan {
         let size = file.metadata().map_err(wrong)?.len();
         let source = self.number(&name);
         // The system says that many files of its own are empty, and they have bytes all the same.
-        if self.sequential || size == 0 {
+        if self.sequential && size > 0 {
+            let reader = Box::new(SizedFile { file, left: size, size });
+            return Ok(Some(SequentialSource { source, reader }));
+        }
+        if size == 0 {
             return Ok(Some(SequentialSource { source, reader: Box::new(file) }));
         }
         self.current = Some((Arc::new(OpenFile { source, file, size }), 0));

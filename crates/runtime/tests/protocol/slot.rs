@@ -116,6 +116,7 @@ fn wrong_records_name_the_word() {
     let text = CompletionRecord(10 << 32 | 7).end().unwrap_err().to_string();
     assert_eq!(text, "completion record: word 1 (value) is 0xa, which is not a fault code");
     assert_eq!(CompletionRecord(2 << 32 | 9).end(), Ok(TaskEnd::Lost(LossReason::Trap)));
-    assert!(CompletionRecord(6 << 32 | 9).end().is_err());
+    assert_eq!(CompletionRecord(6 << 32 | 9).end(), Ok(TaskEnd::Lost(LossReason::Quarantine)));
+    assert!(CompletionRecord(7 << 32 | 9).end().is_err());
     assert_eq!(CompletionRecord(5 << 32 | 8).end(), Ok(TaskEnd::Cancelled { steps: 5 }));
 }

@@ -12,6 +12,7 @@ use crate::*;
 pub(crate) const TESTS: &[Test] = named![
     what_cannot_be_opened_is_named,
     a_file_that_shrinks_is_an_error_that_says_where,
+    a_file_that_is_read_in_lines_has_the_size_that_it_had,
     a_reader_that_fails_says_where,
     tasks_that_fail_do_not_end_the_stream,
     streams_that_cannot_be_are_refused,
@@ -103,6 +104,28 @@ impl Read for Fails {
     }
 }
 
+/// Catches a file whose chunks end after lines and that may shrink or grow unnoticed.
+fn a_file_that_is_read_in_lines_has_the_size_that_it_had() {
+    let folder = Folder::new("lines");
+    let session = on_cpu(2 << 12);
+    let size = 4 << 20;
+    for (becomes, wanted) in [(size / 2, None), (size + 1000, Some(size))] {
+        let path = folder.write("lines", &b"0123456\n".repeat(size as usize / 8));
+        let change =
+            || std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(becomes).unwrap();
+        let stream = session.stream(0, Input::files([&path])).chunk(4096).delimiter(b'\n').op("sum");
+        // Only a part of the file can have been read when its first chunk is handed over.
+        let ended = stream.run(|_, _| change());
+        match wanted {
+            Some(bytes) => assert_eq!(ended.unwrap().bytes, bytes),
+            None => {
+                let error = ended.unwrap_err().to_string();
+                assert!(error.contains("although it had 4194304 bytes"), "{error}");
+            }
+        }
+    }
+}
+
 /// Catches a source whose error is taken for its end, and bytes before the error that are lost.
 fn a_reader_that_fails_says_where() {
     let session = on_cpu(1 << 14);
@@ -145,7 +168,9 @@ fn streams_that_cannot_be_are_refused() {
     assert!(refused(stream().region("nowhere")).contains("there is no region \"nowhere\""));
     assert!(refused(stream().op("sun")).contains("did you mean"));
     assert!(refused(session.stream(0, input()).chunk(64)).contains("name the operation"));
-    assert!(refused(stream().args(&[0; 7])).contains("7 arguments were given, but a stream can have at most 6"));
+    assert!(
+        refused(stream().args(&[0; 7])).contains("7 arguments were given, but a stream can have at most 6")
+    );
     assert!(refused(session.stream(5, input()).chunk(64).op("sum")).contains("no tenant 5"));
     // The only producer is taken.
     let producer = session.producer(0).unwrap();
