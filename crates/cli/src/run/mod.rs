@@ -126,7 +126,7 @@ With lifetime = \"drain\" in the spec, the lines are run in batches, one pass pe
 INIT is written as for `pelton exec`, and fills a region from its first element on.
 If the reader of the results leaves, as in `| head -1`, tasks under way are finished and no more
 are submitted. The exit status is 1 if lines were bad, if results could not be written or if tasks
-waited for events in vain, else 2 if tasks ended with a fault.")]
+waited for events in vain, else 2 if tasks ended with a fault or were lost.")]
 pub(crate) struct RunArgs {
     /// The file with the spec, in TOML; `pelton kernel` prints what it assembles to
     spec: PathBuf,
