@@ -3,6 +3,8 @@
 #[path = "countdown/mod.rs"]
 #[allow(dead_code, reason = "other tests need the rest")]
 mod countdown;
+#[path = "fibonacci/mod.rs"]
+mod fibonacci;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -13,7 +15,6 @@ use libtest_mimic::{Arguments, Trial, run};
 use pelton::device::process::{ProcessConfig, ProcessDevice};
 use pelton::device::{Device, DeviceError, open};
 use pelton::ir::types::{Order, Scope, Type};
-use pelton::kernel::handler_trees::Child;
 use pelton::telemetry::Snapshot;
 use pelton::{
     Batch, Class, Drain, Error, Geometry, Handler, LossReason, Opcode, Recovery, Region, Session, SessionEnd,
@@ -21,6 +22,7 @@ use pelton::{
 };
 
 use countdown::{countdown, countdown_result};
+use fibonacci::{fib, fib_result};
 
 /// The environment variable that says how many processes are killed, if not as many as usual.
 const KILLS: &str = "PELTON_TEST_KILLS";
@@ -210,28 +212,6 @@ fn every_task_ends_once_while_processes_are_killed(name: &str) {
     kill_under_load(name, &recovering(), feed);
 }
 
-/// Computes a Fibonacci number by spawning a task for each smaller one.
-fn fib() -> Handler {
-    Handler::lane_wide(|task| {
-        let (f, n) = (task.body(), task.arg(0));
-        let (left, right) = (task.frame_word(), task.frame_word());
-        task.step(|| {
-            f.when(n.lt(2), || task.finish(n));
-            let room = task.reserve_children(2);
-            f.when(!room, || {
-                let (a, _) =
-                    f.range((f.lit(0), n, f.lit(1)), (f.lit(0), f.lit(1)), |_, _, (a, b)| (b, a + b));
-                task.finish(a);
-            });
-            for (word, less) in [(left, 1), (right, 2)] {
-                task.spawn(Child::same_handler(&task).result_into(word).args([n - less]));
-            }
-            task.wait_children();
-        });
-        task.finish(left.load() + right.load());
-    })
-}
-
 /// Waits until the event in its first argument was signalled as often as the second says, and gives the third.
 fn waits() -> Handler {
     Handler::lane_wide(|task| {
@@ -257,8 +237,7 @@ fn feed_cells(session: &Session, (over, rounds): (&AtomicBool, &AtomicU64), firs
         // The signals of all tasks that have ended count, whatever was lost.
         let wait = producer.submit(Task::new(waits).args([event, signals, n])).unwrap();
         let after = producer.submit(Task::new(op("add")).args([n]).after(event, signals)).unwrap();
-        let fibonacci = (0..n).fold((0, 1), |(a, b), _| (b, a + b)).0;
-        let wanted = [fibonacci, countdown_result(n, signals - 1), n, n * 3];
+        let wanted = [fib_result(n), countdown_result(n, signals - 1), n, n * 3];
         for (mut ticket, wanted) in [tree, steps, wait, after].into_iter().zip(wanted) {
             assert_eq!(ticket.wait(LONG), Ok(wanted));
         }

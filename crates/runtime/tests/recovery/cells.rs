@@ -7,6 +7,7 @@ use pelton::kernel::handler_trees::Child;
 use pelton::{Class, LossReason, Producer, TaskError, TaskState};
 
 use crate::countdown::{countdown, countdown_result, group_countdown};
+use crate::fibonacci::{fib, fib_result};
 use crate::load::Random;
 use crate::*;
 
@@ -40,32 +41,6 @@ fn spawns() -> Handler {
         });
         task.finish(result.load());
     })
-}
-
-/// Computes a Fibonacci number by spawning a task for each smaller one.
-fn fib() -> Handler {
-    Handler::lane_wide(|task| {
-        let (f, n) = (task.body(), task.arg(0));
-        let (left, right) = (task.frame_word(), task.frame_word());
-        task.step(|| {
-            f.when(n.lt(2), || task.finish(n));
-            let room = task.reserve_children(2);
-            f.when(!room, || {
-                let (a, _) =
-                    f.range((f.lit(0), n, f.lit(1)), (f.lit(0), f.lit(1)), |_, _, (a, b)| (b, a + b));
-                task.finish(a);
-            });
-            for (word, less) in [(left, 1), (right, 2)] {
-                task.spawn(Child::same_handler(&task).result_into(word).args([n - less]));
-            }
-            task.wait_children();
-        });
-        task.finish(left.load() + right.load());
-    })
-}
-
-fn fib_result(n: u32) -> u32 {
-    (0..n).fold((0, 1), |(a, b), _| (b, a + b)).0
 }
 
 /// Waits for the event and the count in its first two arguments, and gives the third.

@@ -7,6 +7,8 @@ mod cells;
 #[path = "../countdown/mod.rs"]
 mod countdown;
 mod ends;
+#[path = "../fibonacci/mod.rs"]
+mod fibonacci;
 mod host_regions;
 mod kept;
 mod load;

@@ -3,6 +3,8 @@
 mod events;
 #[path = "../everywhere/mod.rs"]
 mod everywhere;
+#[path = "../fibonacci/mod.rs"]
+mod fibonacci;
 mod graphs;
 mod size;
 mod urgency;
@@ -14,6 +16,7 @@ use pelton::protocol::FaultCode;
 use pelton::{Geometry, Handler, Opcode, Session, Spec, Task, TaskError, Tenant};
 
 use crate::everywhere::{LONG, everywhere};
+use crate::fibonacci::{fib, fib_result};
 
 /// Everything that the cases below need.
 fn spec(spec: Spec) -> Spec {
@@ -46,34 +49,6 @@ fn trees_on_every_device() {
         cancelling_the_root_cancels_its_tree(session, shape);
         tasks_that_yield_for_ever_starve_nobody(session, shape);
     });
-}
-
-/// Computes Fibonacci numbers by spawning two tasks for each number. A task that finds no room for them does the work
-/// itself.
-fn fib() -> Handler {
-    Handler::lane_wide(|task| {
-        let (f, n) = (task.body(), task.arg(0));
-        let (left, right) = (task.frame_word(), task.frame_word());
-        task.step(|| {
-            f.when(n.lt(2), || task.finish(n));
-            let room = task.reserve_children(2);
-            f.when(!room, || {
-                let (a, _) =
-                    f.range((f.lit(0), n, f.lit(1)), (f.lit(0), f.lit(1)), |_, _, (a, b)| (b, a + b));
-                task.finish(a);
-            });
-            for (word, less) in [(left, 1), (right, 2)] {
-                task.spawn(Child::same_handler(&task).result_into(word).args([n - less]));
-            }
-            task.wait_children();
-        });
-        task.finish(left.load() + right.load());
-    })
-}
-
-/// The Fibonacci number.
-fn fib_result(n: u32) -> u32 {
-    (0..n).fold((0, 1), |(a, b), _| (b, a + b)).0
 }
 
 fn results_of_children_reach_their_parents(session: &Session, shape: &str) {
