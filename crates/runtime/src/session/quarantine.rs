@@ -52,6 +52,9 @@ const SUSPECTS_PER_STRIPE: usize = 256;
 /// For how long a few tasks run alone. One that waits for something else does not end, and does not trap either.
 const ALONE_FOR: Duration = Duration::from_millis(200);
 
+/// How long their kernel has to end after that. A task may take longer, and is cut off then; it begins again later.
+const END_WITHIN: Duration = Duration::from_secs(2);
+
 /// How often some tasks run alone in one recovery at most.
 const MOST_RUNS: u32 = 64;
 
@@ -190,13 +193,14 @@ impl RunningKernel {
     /// Waits for the end of some tasks or of their kernel, and then lets the kernel end.
     fn watch_alone(&self, run: &dyn Run, tasks: &[Suspect]) -> Verdict {
         let rings = &*self.served.rings;
-        let (mut asked, until) = (false, simulated::now() + ALONE_FOR);
+        let (mut asked, mut cut_off, until) = (false, false, simulated::now() + ALONE_FOR);
         loop {
             match run.wait(Some(Duration::from_millis(1))) {
                 Ok(None) => run.renew(),
                 Ok(Some(LaunchEnd { outcome: LaunchOutcome::Done, .. })) if asked => {
                     return Verdict::Innocent;
                 }
+                Ok(Some(_)) if cut_off => return Verdict::Innocent,
                 Ok(Some(_)) => return Verdict::Lost(LossReason::Returned),
                 Err(DeviceError::Fault { .. }) => return Verdict::Lost(LossReason::Trap),
                 Err(_) => return Verdict::Lost(LossReason::Device),
@@ -206,6 +210,10 @@ impl RunningKernel {
                 asked = true;
                 rings.ask_shutdown();
                 run.wake();
+            }
+            if !cut_off && simulated::now() > until + END_WITHIN {
+                cut_off = true;
+                run.stop();
             }
         }
     }

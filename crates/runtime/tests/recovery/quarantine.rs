@@ -95,3 +95,33 @@ fn a_fence_ends_after_tasks_that_were_quarantined() {
         assert!(ends[..4].iter().chain(&ends[5..]).all(Result::is_ok), "{}: {ends:?}", shape.name);
     });
 }
+
+/// Catches a session that waits for a task which takes for ever while it runs alone.
+#[test]
+fn a_task_that_takes_for_ever_holds_nobody_up() {
+    const LAUNCHES: u32 = 100;
+    in_shapes(&["cpu"], &[Placement::Near, Placement::Far], |shape| {
+        // It waits for the host until the kernel has trapped three times, then runs for ever, and ends after that.
+        let odd = Handler::lane_wide(|task| {
+            let (f, launches) = (task.body(), task.data().at(LAUNCHES));
+            let count = f.atomic_load(Order::Relaxed, Scope::System, launches);
+            f.when(count.lt(3), || task.park());
+            f.when(count.eq(4), || {
+                f.forever::<_, ()>(f.lit(0), |_, turns| turns + 1);
+            });
+            task.finish(count);
+        });
+        let session = shape.launch(&spec(shape).handler("odd", odd));
+        let launches = std::sync::atomic::AtomicU32::new(0);
+        session.on_recovery(move |session| {
+            let count = launches.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1;
+            session.view(0, "data")?.write(LAUNCHES as usize, &[count])
+        });
+        let mut producer = session.producer(0).unwrap();
+        let mut odd = submit(&session, &mut producer, "odd", 0);
+        until("it waits", || session.task_state(&mut odd).is_ok_and(|state| state == TaskState::Waiting));
+        let mut guilty = producer.submit(task(&session, "poison", &[1, 1])).unwrap();
+        assert_eq!(guilty.wait(LONG), Err(QUARANTINED), "{}", shape.name);
+        assert_eq!(odd.wait(LONG), Ok(5), "{}", shape.name);
+    });
+}
